@@ -1,0 +1,63 @@
+# Two commands matter:  make demo  and  make test.
+# Everything is installed into .venv, at the versions of constraints.txt.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+WORKERS ?= 2
+
+# Some virtual machines announce AMX and then trap on it: bfloat16 matrix products would kill Python.
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check pytest wheel bench docs format clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## train on sums of MNIST digits, at most five minutes on two cores
+	$(BIN)/python examples/sum_mnist.py
+
+test: check pytest docs wheel ## everything: static checks, tests, and the built wheel on its own
+
+check: $(VENV)/.dev ## ruff (format and lint) and pyright
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+pytest: $(VENV)/.dev ## the tests, doctests and README snippets
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+wheel: $(VENV)/.dev ## build the wheel and try it, installed, away from the checkout
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+	$(PYTHON) -m venv --clear build/smoke
+	build/smoke/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt dist/*.whl
+	cd build && smoke/bin/python -I ../tests/smoke.py
+	rm -rf build
+
+docs: $(VENV)/.dev ## build the site into site/, with warnings as errors
+	$(BIN)/mkdocs build --quiet --strict
+
+bench: $(VENV)/.dev ## time the symbolic part of the benchmark programs against their networks
+	$(BIN)/python -m dolphin bench
+
+format: $(VENV)/.dev ## rewrite the sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) dist build site runs .pytest_cache .ruff_cache .hypothesis
+	find src tests examples docs -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[train]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[dev,docs,train,exact]'
+	touch $@ $(VENV)/.demo

@@ -1,0 +1,43 @@
+"""Dolphin: put an ordinary Python program behind a neural network, and train through it."""
+
+from dolphin.config import settings
+from dolphin.context import using
+from dolphin.distribution import Distribution
+from dolphin.errors import DolphinError
+from dolphin.memory import cache_clear, cache_info
+from dolphin.operations import (
+    apply,
+    apply_if,
+    filter,
+    fixpoint,
+    get_logits,
+    get_probs,
+    negate,
+    sample,
+    union,
+)
+from dolphin.provenance import DAMP, Provenance, TopKProofs, get_provenance
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DAMP",
+    "Distribution",
+    "DolphinError",
+    "Provenance",
+    "TopKProofs",
+    "apply",
+    "apply_if",
+    "cache_clear",
+    "cache_info",
+    "filter",
+    "fixpoint",
+    "get_logits",
+    "get_probs",
+    "get_provenance",
+    "negate",
+    "sample",
+    "settings",
+    "union",
+    "using",
+]

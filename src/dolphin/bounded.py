@@ -1,0 +1,60 @@
+"""A small thread-safe cache that forgets what was used longest ago."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class BoundedCache(Generic[K, V]):
+    """At most `limit` entries; the least recently used one goes first.
+
+    >>> squares = BoundedCache(limit=2)
+    >>> [squares.get_or_make(n, lambda n=n: n * n) for n in (3, 4, 3, 5)]
+    [9, 16, 9, 25]
+    >>> len(squares), squares.hits, squares.misses
+    (2, 1, 3)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            value = self._entries.get(key)
+            if value is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+                self._entries.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V) -> V:
+        """Store `value`, unless another thread was faster: then return what it stored."""
+        with self._lock:
+            stored = self._entries.setdefault(key, value)
+            while len(self._entries) > self.limit:
+                self._entries.popitem(last=False)
+            return stored
+
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        value = self.get(key)
+        # `make` may run user code: never while holding the lock.
+        return self.put(key, make()) if value is None else value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self.hits = self.misses = 0

@@ -1,0 +1,53 @@
+"""Limits that a block of code can set for itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+
+from dolphin.errors import InputError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits on time and memory; see `settings`."""
+
+    max_combinations: int = 20_000_000
+    """Combinations of symbols that one operation may make."""
+    max_symbols: int = 200_000
+    """Symbols that are numbered before the table is started anew."""
+    max_remembered: int = 1_000_000
+    """Results of user functions that are remembered before the memory is started anew."""
+    chunk_elements: int = 4_000_000
+    """Numbers that the tag stage holds at once; larger work is done in chunks."""
+
+
+_current: ContextVar[Settings] = ContextVar("dolphin_settings", default=Settings())  # noqa: B039
+
+
+def current_settings() -> Settings:
+    return _current.get()
+
+
+@contextlib.contextmanager
+def settings(**changes: int) -> Iterator[Settings]:
+    """Change limits for a block of code, in this thread or task only.
+
+    >>> import dolphin as dl
+    >>> with dl.settings(max_combinations=1000) as limits:
+    ...     limits.max_combinations
+    1000
+    """
+    known = {field.name for field in fields(Settings)}
+    for name, value in changes.items():
+        if name not in known:
+            raise InputError(f"settings: unknown setting {name!r}; known are {sorted(known)}.")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"settings: {name} must be a positive integer, got {value!r}.")
+    token = _current.set(replace(_current.get(), **changes))
+    try:
+        yield _current.get()
+    finally:
+        _current.reset(token)

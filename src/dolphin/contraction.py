@@ -1,0 +1,167 @@
+"""Index lists: which tags combine into which, as arrays that follow the device.
+
+A `Contraction` is all that the tag stage learns of a plan. It says, for operands with tags
+`t_1 .. t_K` and every group g of combinations m,
+
+    out[g] = ⊕_{m in g}  t_1[index_1[m]] ⊗ ... ⊗ t_K[index_K[m]]
+
+Groups are known beforehand, so they are padded to rectangles once: a provenance gathers whole
+rows of tags and reduces over the first dimension. Groups of very different sizes go into a few
+`Bucket`s, so that padding at most doubles the work.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """An ordinary tensor, also where the caller is in inference mode: it will be used again."""
+    with torch.inference_mode(False):
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+class Index:
+    """Places of an operand's tags, -1 where there is none (the tag **0**)."""
+
+    def __init__(self, places: np.ndarray) -> None:
+        self.places = places
+        self.complete = bool((places >= 0).all())
+        self._tensors: dict[torch.device, tuple[Tensor, Tensor | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def is_identity(self, size: int) -> bool:
+        return len(self) == size and bool((self.places == np.arange(size)).all())
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
+        """The places (0 instead of -1), and a mask of those that were -1 if there are any."""
+        known = self._tensors.get(device)
+        if known is None:
+            places = to_device(np.maximum(self.places, 0), device)
+            missing = None if self.complete else to_device(self.places < 0, device)
+            known = self._tensors[device] = (places, missing)
+        return known
+
+
+@dataclass(frozen=True)
+class BucketTensors:
+    """A bucket on one device."""
+
+    indices: tuple[Tensor, ...]  # one per operand, (depth * width,)
+    pad: Tensor | None  # (depth, width), True where there is no combination
+    depth: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Groups of about the same size: combination d of group w stands at [d, w]."""
+
+    indices: tuple[np.ndarray, ...]  # one per operand, (depth, width)
+    pad: np.ndarray | None
+
+    @property
+    def depth(self) -> int:
+        return self.indices[0].shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.indices[0].shape[1]
+
+
+class Contraction:
+    """The index lists of one operation; see the module's docstring."""
+
+    def __init__(
+        self,
+        indices: Sequence[np.ndarray],
+        group_of: np.ndarray,
+        groups: int,
+        *,
+        convolution: bool = False,
+    ) -> None:
+        self.indices = tuple(indices)
+        self.group_of = group_of
+        self.groups = groups
+        self.convolution = convolution
+        self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
+
+    @property
+    def combinations(self) -> int:
+        return len(self.group_of)
+
+    @functools.cached_property
+    def selection(self) -> Index | None:
+        """For one operand whose tags are only reordered, dropped or padded: the places."""
+        if len(self.indices) != 1 or len(np.unique(self.group_of)) != self.combinations:
+            return None
+        places = np.full(self.groups, -1, dtype=np.int64)
+        places[self.group_of] = self.indices[0]
+        return Index(places)
+
+    @functools.cached_property
+    def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
+        counts = np.bincount(self.group_of, minlength=self.groups)
+        order = np.argsort(self.group_of, kind="stable")
+        starts = np.cumsum(counts) - counts
+        largest = int(counts.max(initial=0))
+        filled = bool(counts.min(initial=0) > 0)
+        if filled and largest * self.groups <= 2 * self.combinations + 4096:
+            bucket = self._bucket(np.arange(self.groups), counts, starts, order)
+            return (bucket,), None
+        classes = np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        classes[counts == 0] = -1
+        buckets: list[Bucket] = []
+        position = np.full(self.groups, -1, dtype=np.int64)
+        placed = 0
+        for size in np.unique(classes[classes >= 0]):
+            members = np.flatnonzero(classes == size)
+            buckets.append(self._bucket(members, counts, starts, order))
+            position[members] = placed + np.arange(len(members))
+            placed += len(members)
+        return tuple(buckets), Index(position)
+
+    def _bucket(
+        self, groups: np.ndarray, counts: np.ndarray, starts: np.ndarray, order: np.ndarray
+    ) -> Bucket:
+        depth = int(counts[groups].max(initial=0))
+        steps = np.arange(depth)[:, None]
+        pad = steps >= counts[groups][None, :]
+        places = np.where(pad, starts[groups][None, :], starts[groups][None, :] + steps)
+        members = order[places]
+        return Bucket(
+            tuple(index[members] for index in self.indices), pad if pad.any() else None
+        )
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        return self._layout[0]
+
+    @property
+    def position(self) -> Index | None:
+        """Where each group's result stands among the buckets' results, if not just in order."""
+        return self._layout[1]
+
+    def on(self, device: torch.device) -> tuple[BucketTensors, ...]:
+        """The buckets on `device`, made once."""
+        known = self._devices.get(device)
+        if known is None:
+            known = tuple(
+                BucketTensors(
+                    tuple(to_device(index.reshape(-1), device) for index in bucket.indices),
+                    None if bucket.pad is None else to_device(bucket.pad, device),
+                    bucket.depth,
+                    bucket.width,
+                )
+                for bucket in self.buckets
+            )
+            self._devices[device] = known
+        return known

@@ -1,0 +1,321 @@
+"""User functions: when are two of them the same, and running them once per new combination.
+
+A function is known by its code, its defaults, what it closes over and the global names it reads,
+so a lambda written inside `forward` is the same function at every step, and one that closes over
+another value is another function. Plain values and containers count by content; everything else
+by identity, together with the plain attributes that the code reads off it (`self.offset`).
+What can't be told cheaply is not remembered: a cache that lies is worse than none.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.symbols import SymbolTable, kind
+
+_PLAIN = frozenset({int, str, bool, bytes, type(None), complex, type(Ellipsis)})
+_BUDGET = 2000  # how many values a fingerprint may look at before it counts as too expensive
+
+
+class _Unknown(Exception):
+    """The function reads something that can't be compared cheaply."""
+
+
+class _Same:
+    """Equal only to another reference to the very same, still living object."""
+
+    __slots__ = ("_hash", "_strong", "_weak")
+
+    def __init__(self, target: Any) -> None:
+        self._hash = id(target)
+        self._weak: weakref.ref[Any] | None = None
+        self._strong = None
+        try:
+            self._weak = weakref.ref(target)
+        except TypeError:
+            self._strong = target
+
+    def _target(self) -> Any:
+        return self._strong if self._weak is None else self._weak()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _Same):
+            return NotImplemented
+        target = self._target()
+        return target is not None and target is other._target()
+
+
+def fingerprint(function: Callable[..., Any]) -> Hashable | None:
+    """A key that is equal for functions that behave alike, or None where that can't be told.
+
+    >>> def adder(n): return lambda x: x + n
+    >>> fingerprint(adder(1)) == fingerprint(adder(1)), fingerprint(adder(1)) == fingerprint(adder(2))
+    (True, False)
+    """
+    try:
+        return _Reader().function(function)
+    except _Unknown:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
+    """All names that `code` or code nested in it reads as globals or attributes, as a set and
+    in a stable order. `co_names` doesn't tell globals from attributes: reading too many is safe."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)[0]
+    return frozenset(names), tuple(sorted(names))
+
+
+class _Reader:
+    """One walk over what a function refers to."""
+
+    def __init__(self) -> None:
+        self.left = _BUDGET
+        self.seen: set[int] = set()
+        self.package = ""
+
+    def function(self, function: Any) -> Hashable:
+        if isinstance(function, types.FunctionType):
+            self.package = self.package or function.__module__.partition(".")[0]
+            return self._python(function)
+        if isinstance(function, types.MethodType):
+            names = _names(function.__func__.__code__) if _is_python(function.__func__) else None
+            owner = self._object(function.__self__, names[1] if names else ())
+            return ("method", self.function(function.__func__), owner)
+        if isinstance(function, functools.partial):
+            parts = (function.args, tuple(sorted(function.keywords.items())))
+            return ("partial", self.function(function.func), self.value(parts, ()))
+        if isinstance(function, type) or not _is_python(getattr(type(function), "__call__", None)):
+            return _Same(function)
+        call = type(function).__call__
+        return ("callable", self._python(call), self._object(function, _names(call.__code__)[1]))
+
+    def _python(self, function: types.FunctionType) -> Hashable:
+        if id(function) in self.seen:  # recursion: already part of this fingerprint
+            return ("again", function.__qualname__)
+        self.seen.add(id(function))
+        code = function.__code__
+        names = _names(code)[1]
+        scope = function.__globals__
+        cells = []
+        for cell in function.__closure__ or ():
+            try:
+                cells.append(self.value(cell.cell_contents, names))
+            except ValueError:  # a name that is not bound yet
+                cells.append("empty cell")
+        return (
+            code,
+            tuple(cells),
+            self.value(function.__defaults__, names),
+            self.value(tuple(sorted((function.__kwdefaults__ or {}).items())), names),
+            tuple(self.value(scope[name], names) for name in names if name in scope),
+        )
+
+    def value(self, value: Any, names: Sequence[str]) -> Hashable:
+        """By content where that is plain, else by identity and the attributes in `names`."""
+        self.left -= 1
+        if self.left < 0:
+            raise _Unknown
+        cls = type(value)
+        if cls in _PLAIN:
+            return (cls, value)
+        if cls is float:
+            return (cls, value if value == value else "nan", kind(value))
+        if cls in (tuple, list):
+            return (cls, *(self.value(item, names) for item in value))
+        if cls in (set, frozenset):
+            return (cls, frozenset(self.value(item, names) for item in value))
+        if cls is dict:
+            items = (
+                (self.value(key, names), self.value(item, names)) for key, item in value.items()
+            )
+            return (cls, tuple(items))
+        if cls is np.ndarray:
+            if value.nbytes > 4096 or value.dtype.hasobject:
+                raise _Unknown
+            return (cls, value.dtype.str, value.shape, value.tobytes())
+        if isinstance(value, np.generic):
+            return (cls, value.tobytes())
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            return self._helper(value)
+        return self._object(value, names)
+
+    def _helper(self, function: Any) -> Hashable:
+        """A function that the user's function may call. Those of the same package are read like
+        the function itself, because their globals may change too; a library's count by identity."""
+        module = getattr(function, "__module__", None) or self.package
+        if isinstance(function, types.FunctionType) and module.partition(".")[0] != self.package:
+            return _Same(function)
+        return self.function(function)
+
+    def _object(self, value: Any, names: Sequence[str]) -> Hashable:
+        if hasattr(value, "data_ptr"):  # a tensor: it can change in place without a trace
+            raise _Unknown
+        if id(value) in self.seen:
+            return _Same(value)
+        self.seen.add(id(value))
+        attributes = getattr(value, "__dict__", None)
+        if not attributes:
+            slots = [n for n in names if n in getattr(type(value), "__slots__", ())]
+            attributes = {n: getattr(value, n, None) for n in slots}
+        read = tuple(
+            (name, self._attribute(attributes[name], names)) for name in names if name in attributes
+        )
+        return (_Same(value), read)
+
+    def _attribute(self, value: Any, names: Sequence[str]) -> Hashable:
+        if hasattr(value, "data_ptr"):
+            raise _Unknown
+        return self.value(value, names)
+
+
+def _is_python(function: Any) -> bool:
+    return isinstance(function, types.FunctionType)
+
+
+ABSENT = -1  # instead of a symbol's number: this combination gives nothing
+
+
+def evaluate(
+    operation: str,
+    function: Callable[..., Any],
+    condition: Callable[..., Any] | None,
+    key: Hashable | None,
+    table: SymbolTable,
+    columns: Sequence[np.ndarray],
+    *,
+    distinct: bool,
+) -> np.ndarray:
+    """The numbers of `function(...)` for each combination, `ABSENT` where `condition` is false.
+
+    `columns` holds one array of symbol numbers per argument. With a `key` the results are
+    remembered in `table`. `distinct` promises that no combination occurs twice.
+    """
+    if len(columns[0]) == 0:
+        return np.empty(0, dtype=np.int64)
+    inverse: np.ndarray | None = None
+    if not distinct:
+        columns, inverse = _distinct(columns)
+    keys: list[Any]
+    if len(columns) == 1:
+        keys = columns[0].tolist()
+    elif len(columns) == 2:
+        keys = ((columns[0] << 32) | columns[1]).tolist()
+    else:
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+    memo = table.memos.setdefault(key, {}) if key is not None else {}
+    before = len(memo)
+    results = [memo.get(k) for k in keys]
+    missing = [place for place, result in enumerate(results) if result is None]
+    if missing:
+        arguments = zip(*(column[missing].tolist() for column in columns), strict=True)
+        call = _Call(operation, function, condition, table)
+        for place, numbers in zip(missing, arguments, strict=True):
+            results[place] = memo[keys[place]] = call(numbers)
+        if key is not None:
+            table.remembered += len(memo) - before
+    found = np.array(results, dtype=np.int64)
+    return found if inverse is None else found[inverse]
+
+
+def _distinct(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Each combination once, and where each of the given ones is among them."""
+    rank = columns[0]
+    for column in columns[1:]:
+        if len(columns) > 2:  # keep the packed number within 64 bits
+            rank = np.unique(rank, return_inverse=True)[1]
+        rank = (rank << 32) | column
+    _, first, inverse = np.unique(rank, return_index=True, return_inverse=True)
+    return [column[first] for column in columns], inverse
+
+
+class _Call:
+    """Calls a user function with symbols instead of numbers, and explains what goes wrong."""
+
+    def __init__(
+        self,
+        operation: str,
+        function: Callable[..., Any],
+        condition: Callable[..., Any] | None,
+        table: SymbolTable,
+    ) -> None:
+        self.operation = operation
+        self.function = function
+        self.condition = condition
+        self.table = table
+
+    def __call__(self, numbers: Sequence[int]) -> int:
+        symbols = self.table.symbols
+        arguments = [symbols[number] for number in numbers]
+        if self.condition is not None:
+            try:
+                holds = self.condition(*arguments)
+            except Exception as error:
+                raise self._failure("condition", self.condition, arguments, error) from error
+            if holds is not True and holds is not False and type(holds) is not np.bool_:
+                raise FunctionError(
+                    f"{self.operation}: the condition {_name(self.condition)} returned "
+                    f"{shorten(holds)} ({type(holds).__name__}) for {_quote(arguments)}; it must "
+                    "return True or False. Write a comparison, or wrap the result in bool(...)."
+                )
+            if not holds:
+                return ABSENT
+        try:
+            result = self.function(*arguments)
+        except Exception as error:
+            raise self._failure("function", self.function, arguments, error) from error
+        try:
+            return self.table.number(result)
+        except SymbolError as error:
+            raise SymbolError(
+                f"{self.operation}: the result of {_name(self.function)} for {_quote(arguments)} "
+                f"can't be a symbol: {error}"
+            ) from None
+
+    def _failure(
+        self, role: str, function: Callable[..., Any], arguments: list[Any], error: Exception
+    ) -> DolphinError:
+        wants = _arity(function)
+        message = (
+            f"{self.operation}: the {role} {_name(function)} raised "
+            f"{type(error).__name__}: {error}, called with {_quote(arguments)}"
+        )
+        if wants is not None and wants != len(arguments):
+            message += (
+                f". It takes {wants} argument{'s' * (wants != 1)}, and {self.operation} passes one "
+                f"symbol for each of the {len(arguments)} distribution"
+                f"{'s' * (len(arguments) != 1)}"
+            )
+        return FunctionError(message + ".")
+
+
+def _arity(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a plain Python function takes, or None if that varies."""
+    code = getattr(function, "__code__", None)
+    varies = code is None or code.co_flags & 0x04 or getattr(function, "__defaults__", None)
+    return None if varies else code.co_argcount - isinstance(function, types.MethodType)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or shorten(function, 40)
+
+
+def _quote(arguments: Sequence[Any]) -> str:
+    if len(arguments) == 1:
+        return f"the symbol {shorten(arguments[0])}"
+    return "the symbols (" + ", ".join(shorten(argument) for argument in arguments) + ")"

@@ -1,0 +1,243 @@
+"""Checking and reading what a user builds a distribution from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dolphin.errors import InputError, SymbolError, shorten
+from dolphin.functions import ABSENT
+from dolphin.plans import Domain, RowSymbols
+from dolphin.provenance.contract import Facts
+from dolphin.provenance.numbers import ZERO, safe_log
+from dolphin.symbols import Symbols, SymbolTable
+
+_SLACK = 1e-4  # how far outside [0, 1] rounding may carry a probability
+
+
+@dataclass(frozen=True)
+class Given:
+    """A user's input, checked."""
+
+    symbols: Domain
+    facts: Facts
+    batch: int
+
+
+def read(
+    operation: str,
+    numbers: Any,
+    symbols: Any,
+    exclusive: bool | Sequence[Sequence[int]],
+    *,
+    logits: bool,
+) -> Given:
+    what = "logits" if logits else "probs"
+    _check_order(operation, numbers, symbols, what)
+    tensor = _tensor(operation, numbers, what)
+    if tensor.dim() not in (1, 2):
+        raise InputError(
+            f"{operation}: {what} must have shape (batch, symbols), or (symbols,) for one row, got "
+            f"{tuple(tensor.shape)}. Flatten leading dimensions, e.g. {what}.flatten(0, -2)."
+        )
+    tensor = tensor.unsqueeze(0) if tensor.dim() == 1 else tensor
+    members = _symbols(operation, symbols)
+    if len(members) != tensor.shape[1]:
+        raise InputError(
+            f"{operation}: {len(members)} symbols for {tensor.shape[1]} columns of {what} (shape "
+            f"{tuple(tensor.shape)}). Give one symbol per column: {what} (batch, "
+            f"{len(members)}), or a list of {tensor.shape[1]} symbols."
+        )
+    if tensor.shape[0] == 0:
+        raise InputError(f"{operation}: {what} of shape {tuple(tensor.shape)} has no rows.")
+    duplicate = members.first_duplicate()
+    if duplicate is not None:
+        first, second = duplicate
+        raise InputError(
+            f"{operation}: duplicate symbol {shorten(members[second])} at columns {first} and "
+            f"{second} (equal to {shorten(members[first])}). Symbols must be distinct; add the "
+            "columns up first, or give them different symbols."
+        )
+    groups = read_groups(operation, exclusive, len(members))
+    columns = tensor.t()
+    names = members.members
+    if logits:
+        facts = Facts(
+            log_probs=_normalise(columns, exclusive, groups).contiguous(),
+            groups=groups,
+            label=lambda column, row: names[column],
+        )
+    else:
+        _check_range(operation, tensor)
+        columns = columns.contiguous()
+        facts = Facts(
+            log_probs=safe_log(columns),
+            groups=groups,
+            label=lambda column, row: names[column],
+            probs=columns,
+        )
+    return Given(members, facts, tensor.shape[0])
+
+
+def read_rows(
+    rows: Iterable[tuple[Iterable[Any], Any]],
+    exclusive: bool | Sequence[Sequence[int]],
+    table: SymbolTable,
+) -> Given:
+    operation = "Distribution.from_rows"
+    numbers: list[np.ndarray] = []
+    probs: list[Tensor] = []
+    for row, pair in enumerate(rows):
+        try:
+            symbols, values = pair
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{operation}: row {row} must be a pair (symbols, probabilities), got "
+                f"{shorten(pair)}."
+            ) from None
+        place = f"{operation}: row {row}"
+        members = _symbols(place, symbols)
+        tensor = _tensor(place, values, "probs")
+        if tensor.dim() != 1 or len(tensor) != len(members):
+            raise InputError(
+                f"{place} has {len(members)} symbols and probabilities of shape "
+                f"{tuple(tensor.shape)}. Give one probability per symbol."
+            )
+        duplicate = members.first_duplicate()
+        if duplicate is not None:
+            raise InputError(
+                f"{place}: duplicate symbol {shorten(members[duplicate[1]])}. Symbols of one row "
+                "must be distinct."
+            )
+        _check_range(place, tensor)
+        numbers.append(members.numbers(table))
+        probs.append(tensor)
+    if not probs:
+        raise InputError(f"{operation}: got no rows; give one (symbols, probabilities) per row.")
+    width = max(1, max(map(len, numbers)))
+    together = np.full((len(numbers), width), ABSENT, dtype=np.int64)
+    for row, number in enumerate(numbers):
+        together[row, : len(number)] = number
+    columns = torch.stack([F.pad(p, (0, width - len(p))) for p in probs], dim=1)
+    present = torch.from_numpy((together.T != ABSENT).copy()).to(columns.device)
+    domain = RowSymbols(table, together)
+    facts = Facts(
+        log_probs=torch.where(present, safe_log(columns), ZERO),
+        groups=read_groups(operation, exclusive, width),
+        label=lambda column, row: domain.table.symbols[domain.numbers[row, column]],
+        probs=columns,
+    )
+    return Given(domain, facts, len(numbers))
+
+
+def read_groups(
+    operation: str, exclusive: bool | Sequence[Sequence[int]], columns: int
+) -> tuple[tuple[int, ...], ...]:
+    """Columns that exclude each other; every column is in exactly one group."""
+    if exclusive is True:
+        return (tuple(range(columns)),)
+    if exclusive is False:
+        return tuple((column,) for column in range(columns))
+    try:
+        groups = [tuple(int(column) for column in group) for group in exclusive]
+    except TypeError:
+        raise InputError(
+            f"{operation}: exclusive must be True, False or a list of groups of column numbers such "
+            f"as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
+        ) from None
+    seen: set[int] = set()
+    for group in groups:
+        for column in group:
+            if not 0 <= column < columns:
+                raise InputError(
+                    f"{operation}: exclusive names column {column}, but there are {columns}."
+                )
+            if column in seen:
+                raise InputError(f"{operation}: exclusive names column {column} more than once.")
+            seen.add(column)
+    rest = [(column,) for column in range(columns) if column not in seen]
+    return tuple([group for group in groups if group] + rest)
+
+
+def _check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
+    swapped = isinstance(symbols, Tensor) and not isinstance(numbers, Tensor)
+    if swapped or isinstance(numbers, (str, range)):
+        raise InputError(
+            f"{operation}: the arguments are swapped: the first one ({shorten(numbers, 40)}) looks "
+            f"like symbols. Write {operation}({what}, symbols)."
+        )
+
+
+def _tensor(operation: str, numbers: Any, what: str) -> Tensor:
+    if not isinstance(numbers, Tensor):
+        try:
+            numbers = torch.as_tensor(numbers, dtype=None)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{operation}: {what} must be a tensor of numbers, got {shorten(numbers)} "
+                f"({error}). The order of arguments is {operation}({what}, symbols)."
+            ) from None
+        if numbers.dtype == torch.float64:
+            numbers = numbers.to(torch.get_default_dtype())
+    if numbers.is_complex():
+        raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")
+    if not numbers.is_floating_point():
+        return numbers.to(torch.get_default_dtype())
+    return numbers if numbers.dtype in (torch.float32, torch.float64) else numbers.float()
+
+
+def _symbols(operation: str, symbols: Any) -> Symbols:
+    if isinstance(symbols, (Tensor, np.ndarray)):
+        symbols = symbols.tolist()
+    try:
+        members = symbols if isinstance(symbols, range) else tuple(symbols)
+    except TypeError:
+        raise InputError(
+            f"{operation}: symbols must be a list of hashable objects, got {shorten(symbols)}."
+        ) from None
+    try:
+        return Symbols.of(members)
+    except SymbolError as error:
+        raise SymbolError(f"{operation}: {error}") from None
+
+
+def _check_range(operation: str, probs: Tensor) -> None:
+    """Only where looking at values costs no synchronisation with a device."""
+    if probs.device.type != "cpu" or probs.numel() == 0 or torch.compiler.is_compiling():
+        return
+    low, high = (bound.item() for bound in torch.aminmax(probs.detach()))
+    if low >= -_SLACK and high <= 1.0 + _SLACK:
+        return
+    if low != low or high != high:
+        where = int(torch.isnan(probs).any(-1).nonzero()[0]) if probs.dim() == 2 else 0
+        raise InputError(
+            f"{operation}: probabilities contain nan (first in row {where}). Check the network's "
+            "output and the loss for divisions by zero or infinities."
+        )
+    raise InputError(
+        f"{operation}: probabilities must lie in [0, 1], got values from {low:.4g} to {high:.4g}. "
+        "Did you mean Distribution.from_logits(logits, symbols)? Otherwise apply softmax or "
+        "sigmoid first."
+    )
+
+
+def _normalise(
+    logits: Tensor, exclusive: bool | Sequence[Sequence[int]], groups: tuple[tuple[int, ...], ...]
+) -> Tensor:
+    """(columns, rows) of logits as log-probabilities."""
+    if exclusive is True:
+        return logits.log_softmax(0)
+    if exclusive is False:
+        return F.logsigmoid(logits)
+    parts, order = [], []
+    for group in groups:
+        part = logits[list(group)]
+        parts.append(part.log_softmax(0) if len(group) > 1 else F.logsigmoid(part))
+        order.extend(group)
+    return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(logits.device)]

@@ -1,0 +1,477 @@
+"""The operations of a program: from distributions to a distribution."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.contraction import Index
+from dolphin.distribution import Distribution
+from dolphin.errors import FixpointError, InputError, MismatchError, listing, shorten
+from dolphin.functions import ABSENT
+from dolphin.plans import (
+    Plan,
+    Rows,
+    RowSymbols,
+    Task,
+    caches,
+    check_rows,
+    make_plan,
+    union_plan,
+)
+from dolphin.provenance.contract import Provenance, Tags
+from dolphin.symbols import Symbols
+
+Function = Callable[..., Any]
+
+
+def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution:
+    """`apply(d1, ..., dK, f)`: f of every combination of one symbol from each operand.
+
+    result(y) = ⊕ { d1(x1) ⊗ ... ⊗ dK(xK) : f(x1, ..., xK) = y }. Symbols of the result are in
+    order of first appearance, the first operand slowest.
+
+    Args:
+        arguments: K ≥ 1 distributions, then a pure function of K symbols.
+        where: a mask of B booleans; rows where it is False keep d1 as it is, which makes loops of
+            different lengths possible.
+        cache: whether results of f may be remembered between calls.
+
+    Cost: f runs once for each new combination of symbols; tags cost O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.5, 0.5], [1, 2])
+    >>> dl.apply(d, d, d, lambda x, y, z: x * y * z).symbols
+    (1, 2, 4, 8)
+    """
+    operands, (function,) = _split("apply", arguments, 1)
+    return _combine(Task("apply", function, cache=cache), operands, where)
+
+
+def apply_if(
+    *arguments: Any,
+    on: tuple[Function, Function] | None = None,
+    where: Any = None,
+    cache: bool = True,
+) -> Distribution:
+    """`apply_if(d1, ..., dK, f, cond)`: like `apply`, where `cond(x1, ..., xK)` is true.
+
+    `apply_if(d1, d2, f, on=(key1, key2))` stands for the condition `key1(x1) == key2(x2)`. The
+    operands are joined by key: neither f nor the keys are called for pairs that don't match. It
+    may be combined with a further condition.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.5, 0.5], [1, 2])
+    >>> dl.apply_if(d, d, lambda x, y: (x, y), lambda x, y: x < y).row(0)
+    [((1, 2), 0.25)]
+    >>> dl.apply_if(d, d, lambda x, y: (x, y), on=(lambda x: x, lambda y: 3 - y)).symbols
+    ((1, 2), (2, 1))
+    """
+    given = [a for a in arguments if not isinstance(a, Distribution)]
+    wanted = 1 if on is not None and len(given) == 1 else 2
+    operands, functions = _split("apply_if", arguments, wanted)
+    condition = functions[1] if len(functions) == 2 else None
+    if on is not None:
+        if not isinstance(on, (tuple, list)) or len(on) != 2 or not all(map(callable, on)):
+            raise InputError(
+                f"apply_if: on= takes a pair of key functions (key1, key2), got {shorten(on)}."
+            )
+        if len(operands) != 2:
+            raise InputError(
+                f"apply_if: on= joins two distributions, got {len(operands)}; use a condition, or "
+                "join them one after the other."
+            )
+        on = (on[0], on[1])
+    return _combine(Task("apply_if", functions[0], condition, on, cache), operands, where)
+
+
+def filter(
+    distribution: Distribution, predicate: Callable[[Any], Any], *, cache: bool = True
+) -> Distribution:
+    """The symbols for which `predicate` is true, with their tags unchanged.
+
+    >>> import dolphin as dl
+    >>> dl.filter(dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3]), lambda x: x != 2).row(0)
+    [(1, 0.2), (3, 0.5)]
+    """
+    operands, (function,) = _split("filter", (distribution, predicate), 1)
+    return _combine(Task("filter", _itself, function, cache=cache), operands, None)
+
+
+def _itself(symbol: Any) -> Any:
+    return symbol
+
+
+def union(*distributions: Distribution) -> Distribution:
+    """All symbols of all operands; the tags of common symbols are ⊕-ed.
+
+    >>> import dolphin as dl
+    >>> a, b = dl.Distribution([0.01, 0.24], [0, 1]), dl.Distribution([0.63, 0.37], [0, 4])
+    >>> dl.union(a, b).row(0)
+    [(0, 0.64), (1, 0.24), (4, 0.37)]
+    """
+    if len(distributions) == 1 and not isinstance(distributions[0], Distribution):
+        raise InputError(
+            f"union: expected distributions, got {shorten(distributions[0])}. For a list write "
+            "union(*distributions)."
+        )
+    operands, _ = _split("union", distributions, 0)
+    provenance, batch = _check("union", operands)
+    like = next((d._tags for d in operands if d._tags is not None), None)
+    shared = all(d._shared() for d in operands)
+    flat = [(d._tags_like(like), 1) if shared else d._flat_tags(like) for d in operands]
+    rows = Rows(batch, [count for _, count in flat])
+    plan = union_plan("union", [d._domain for d in operands], rows)
+    tags = [tags for tags, _ in flat]
+    return _run(plan, [provenance.concat(tags)], provenance, batch)
+
+
+def negate(distribution: Distribution) -> Distribution:
+    """The same symbols with negated tags: how likely each of them does *not* hold.
+
+    To negate symbols instead (True becomes False), write `~d`.
+
+    >>> import dolphin as dl
+    >>> dl.negate(dl.Distribution([0.2, 0.8], "ab")).row(0)
+    [('a', 0.8), ('b', 0.2)]
+    """
+    _split("negate", (distribution,), 0)
+    d = distribution
+    return Distribution._make(d._domain, d._provenance.negate(d._tags_like()), d._provenance, d._batch)
+
+
+def fixpoint(
+    step: Callable[[Distribution], Distribution], start: Distribution, max_iterations: int = 1000
+) -> Distribution:
+    """Repeat `d = step(d)` from `start` until nothing changes.
+
+    It ends when a step brings no new symbols and the provenance sees no change in the tags
+    (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
+    only the symbols decide.
+
+    >>> import dolphin as dl
+    >>> edges = dl.Distribution([0.9, 0.8], [(0, 1), (1, 2)], exclusive=False)
+    >>> def grow(paths):
+    ...     longer = dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), lambda p, e: p[1] == e[0])
+    ...     return dl.union(edges, longer)
+    >>> dl.fixpoint(grow, edges).symbols
+    ((0, 1), (1, 2), (0, 2))
+    """
+    _split("fixpoint", (start,), 0)
+    if not callable(step):
+        raise InputError(f"fixpoint: step must be a function, got {shorten(step)}.")
+    old = start
+    for _ in range(max_iterations):
+        new = step(old)
+        if not isinstance(new, Distribution):
+            raise InputError(
+                f"fixpoint: step must return a Distribution, it returned {shorten(new)}."
+            )
+        if _settled(old, new):
+            return new
+        old = new
+    grown = [s for s in new.symbols if s not in set(start.symbols)] if max_iterations > 0 else []
+    raise FixpointError(
+        f"fixpoint: nothing settled within max_iterations={max_iterations} steps; the last step "
+        f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
+        "can't produce new symbols forever (bound a length, filter), or raise max_iterations."
+    )
+
+
+def _settled(old: Distribution, new: Distribution) -> bool:
+    if old._batch != new._batch or old._provenance != new._provenance:
+        return False
+    if old._shared() and new._shared():
+        if set(old.symbols) != set(new.symbols):
+            return False
+        places = new._places(Symbols.of(old.symbols))[0]
+        aligned = new._provenance.select(new._tags_like(), Index(places))
+        return new._provenance.saturated(old._tags_like(aligned), aligned)
+    if any(set(_row(old, r)) != set(_row(new, r)) for r in range(new._batch)):
+        return False
+    tags, _ = old._flat_tags()
+    other, _ = new._flat_tags()
+    same = old._width() == new._width() and all(
+        _row(old, r) == _row(new, r) for r in range(new._batch)
+    )
+    return new._provenance.saturated(tags, other) if same else False
+
+
+def _row(d: Distribution, row: int) -> list[Any]:
+    domain = d._domain
+    return list(domain.members) if isinstance(domain, Symbols) else domain.row(row)
+
+
+def sample(
+    distribution: Distribution,
+    k: int,
+    method: Literal["top", "categorical"] = "top",
+    generator: torch.Generator | None = None,
+) -> Distribution:
+    """At most k symbols of each row, each row its own, with their tags unchanged.
+
+    Args:
+        k: how many symbols a row keeps.
+        method: "top" keeps the likeliest; "categorical" draws without replacement, with
+            probabilities proportional to the symbols' own.
+        generator: makes "categorical" reproducible; on the distribution's device.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]], "abc")
+    >>> kept = dl.sample(d, 2)
+    >>> kept.row(0), kept.row(1)
+    ([('b', 0.2), ('c', 0.7)], [('a', 0.6), ('b', 0.3)])
+    """
+    _split("sample", (distribution,), 0)
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise InputError(f"sample: k must be a positive integer, got {k!r}.")
+    if method not in ("top", "categorical"):
+        raise InputError(f"sample: method must be 'top' or 'categorical', got {method!r}.")
+    d = distribution
+    if d._width() <= k:
+        return d
+    provenance = d._provenance
+    ranking = d._in_rows(provenance.ranking(d._tags_like()))
+    impossible = ranking < -1e20
+    if method == "categorical":  # the largest of log p + Gumbel noise are such a draw
+        noise = torch.rand(
+            ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
+        )
+        ranking = ranking - (-noise.clamp(min=1e-300).log()).log()
+    kept = ranking.masked_fill(impossible, -torch.inf).topk(k, dim=1).indices
+    kept = torch.where(impossible.gather(1, kept), d._width(), kept).sort(dim=1).values
+    places = kept.cpu().numpy()
+    places = np.where(places == d._width(), ABSENT, places)
+    return _keep(d, places)
+
+
+def _keep(d: Distribution, places: np.ndarray) -> Distribution:
+    """The symbols at these places of each row (B, k), `ABSENT` behind the last one."""
+    table = caches.current_table()
+    domain = d._domain
+    every = np.arange(d._batch)
+    if isinstance(domain, Symbols):
+        numbers = np.where(places == ABSENT, ABSENT, domain.numbers(table)[places])
+    else:
+        own = domain.in_table(table)
+        numbers = np.where(places == ABSENT, ABSENT, own[every[:, None], places])
+        places = np.where(numbers == ABSENT, ABSENT, places)
+    flat, rows = d._flat_tags()
+    start = every[:, None] * d._width() if rows > 1 else 0
+    index = Index(np.where(places == ABSENT, -1, start + places).reshape(-1))
+    tags = d._provenance.select(flat, index)
+    return Distribution._make(RowSymbols(table, numbers), tags, d._provenance, d._batch)
+
+
+def get_probs(distribution: Distribution, symbols: Iterable[Any] | None = None) -> Tensor:
+    """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
+
+    A symbol that a row doesn't have has probability 0.
+
+    >>> import dolphin as dl
+    >>> dl.get_probs(dl.Distribution([0.25, 0.75], "ab"), symbols=["b", "z"])
+    tensor([[0.7500, 0.0000]])
+    """
+    _split("get_probs", (distribution,), 0)
+    return distribution._read("get_probs", symbols, logs=False)
+
+
+def get_logits(distribution: Distribution, symbols: Iterable[Any] | None = None) -> Tensor:
+    """Log-probabilities (B, N), for `F.cross_entropy` or `F.nll_loss`; columns as in `get_probs`.
+
+    They are computed in log space, so nothing underflows. Impossible symbols get a large negative
+    number rather than -inf, to keep losses finite.
+
+    >>> import dolphin as dl
+    >>> dl.get_logits(dl.Distribution([0.25, 0.75], "ab"))
+    tensor([[-1.3863, -0.2877]])
+    """
+    _split("get_logits", (distribution,), 0)
+    return distribution._read("get_logits", symbols, logs=True)
+
+
+def stack(distributions: Sequence[Distribution]) -> Distribution:
+    """See `Distribution.stack`."""
+    operands, _ = _split("stack", distributions, 0)
+    provenance, _ = _check("stack", operands, rows=False)
+    batches = [d._batch for d in operands]
+    like = next((d._tags for d in operands if d._tags is not None), None)
+    first = operands[0]._domain
+    if all(d._domain is first for d in operands) and isinstance(first, Symbols):
+        tags = None
+        if like is not None:
+            parts = [d._tags_like(like) for d in operands]
+            tags = provenance.stack(parts, batches, flat=False)
+        return Distribution._make(first, tags, provenance, sum(batches))
+    table = caches.current_table()
+    width = max(d._width() for d in operands)
+    numbers = np.full((sum(batches), width), ABSENT, dtype=np.int64)
+    parts, start = [], 0
+    for d in operands:
+        own = d._domain.in_table(table)
+        spread = np.broadcast_to(own, (d._batch, own.shape[1]))
+        numbers[start : start + d._batch, : own.shape[1]] = spread
+        flat, rows = d._flat_tags(like)
+        at = np.full((d._batch, width), -1, dtype=np.int64)
+        at[:, : own.shape[1]] = np.arange(own.shape[1])
+        if rows > 1:
+            at = np.where(at < 0, -1, at + np.arange(d._batch)[:, None] * own.shape[1])
+        parts.append(provenance.select(flat, Index(at.reshape(-1))))
+        start += d._batch
+    tags = provenance.stack(parts, batches, flat=True)
+    return Distribution._make(RowSymbols(table, numbers), tags, provenance, sum(batches))
+
+
+# -- how all of them work --------------------------------------------------------------------------
+
+
+def _combine(task: Task, operands: Sequence[Distribution], where: Any) -> Distribution:
+    provenance, batch = _check(task.operation, operands)
+    mask = None if where is None else _mask(task.operation, where, batch)
+    domains = [d._domain for d in operands]
+    skipped = [d._tags is None for d in operands]
+    if all(d._shared() for d in operands):
+        plan = make_plan(task, domains, skipped)
+        tags = [d._tags for d in operands if d._tags is not None]
+        result = _run(plan, tags, provenance, batch)
+        return result if mask is None else _where_shared(mask, result, operands[0])
+    flat = [(None, 1) if skip else d._flat_tags() for d, skip in zip(operands, skipped, strict=True)]
+    active = None if mask is None else mask.cpu().numpy()
+    plan = make_plan(
+        task, domains, skipped, Rows(batch, [count for _, count in flat], active)
+    )
+    result = _run(plan, [tags for tags, _ in flat if tags is not None], provenance, batch)
+    return result if active is None else _where_rows(active, result, operands[0])
+
+
+def _run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:
+    if not tags:  # only certain operands: one symbol a row, still certain
+        return Distribution._make(plan.domain, None, provenance, batch)
+    selection = plan.contraction.selection
+    if selection is not None:
+        made = provenance.select(tags[0], selection)
+    else:
+        made = provenance.contract(tags, plan.contraction)
+    return Distribution._make(plan.domain, made, provenance, batch)
+
+
+def _where_shared(mask: Tensor, new: Distribution, old: Distribution) -> Distribution:
+    """`new` in the rows of the mask, `old` in the others."""
+    if not old._shared():
+        raise AssertionError("both have shared symbols")
+    domain = union_plan("where", [old._domain, new._domain]).domain
+    like = old._tags if new._tags is None else new._tags
+    parts = []
+    for d in (new, old):
+        index = Index(d._places(domain)[0])  # type: ignore[arg-type]
+        parts.append(new._provenance.select(d._tags_like(like), index))
+    device = new._provenance.describe(parts[0])[0]
+    tags = new._provenance.where(mask.to(device), *parts)
+    return Distribution._make(domain, tags, new._provenance, new._batch)
+
+
+def _where_rows(active: np.ndarray, new: Distribution, old: Distribution) -> Distribution:
+    """`new` in the active rows, `old` in the others, each row with its own symbols."""
+    table = caches.current_table()
+    like = old._tags if new._tags is None else new._tags
+    batch, width = new._batch, max(new._width(), old._width())
+    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
+    places = np.full((batch, width), -1, dtype=np.int64)
+    parts, start = [], 0
+    for d, rows in ((new, active), (old, ~active)):
+        own = np.broadcast_to(d._domain.in_table(table), (batch, d._width()))
+        flat, count = d._flat_tags(like)
+        at = start + np.arange(d._width()) + np.arange(batch)[:, None] * d._width() * (count > 1)
+        numbers[rows, : d._width()] = own[rows]
+        places[rows, : d._width()] = np.where(own == ABSENT, -1, at)[rows]
+        parts.append(flat)
+        start += count * d._width()
+    tags = new._provenance.pick(parts, Index(places.reshape(-1)))
+    return Distribution._make(RowSymbols(table, numbers), tags, new._provenance, batch)
+
+
+def _split(
+    operation: str, arguments: Sequence[Any], functions: int
+) -> tuple[list[Distribution], list[Function]]:
+    """Leading distributions, then exactly so many functions."""
+    count = len(arguments) - functions
+    operands, rest = list(arguments[:count]), list(arguments[count:])
+    usage = {
+        "apply": "apply(d1, ..., dK, f)",
+        "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
+        "filter": "filter(d, predicate)",
+        "union": "union(d1, d2, ...)",
+        "stack": "Distribution.stack([d1, d2, ...])",
+    }.get(operation, f"{operation}(d, ...)")
+    if count < 1:
+        raise InputError(f"{operation}: got no distribution. Write {usage}.")
+    for place, operand in enumerate(operands):
+        if not isinstance(operand, Distribution):
+            raise InputError(
+                f"{operation}: argument {place + 1} must be a Distribution, got "
+                f"{type(operand).__name__} {shorten(operand, 40)}. Write {usage}."
+            )
+    for function in rest:
+        if isinstance(function, Distribution) or not callable(function):
+            raise InputError(
+                f"{operation}: expected a function after {len(operands)} distribution"
+                f"{'s' * (len(operands) != 1)}, got {type(function).__name__} "
+                f"{shorten(function, 40)}. Write {usage}."
+            )
+        if operation in ("apply", "apply_if", "filter"):
+            _check_arity(operation, function, len(operands))
+    return operands, rest
+
+
+def _check_arity(operation: str, function: Function, count: int) -> None:
+    """Refuse a function that can't take `count` arguments before any symbol is touched."""
+    if getattr(function, "__code__", None) is None:
+        return  # built-in functions and classes often have no signature: calling them will tell
+    try:
+        inspect.signature(function).bind(*([None] * count))
+    except TypeError as error:
+        name = getattr(function, "__qualname__", "the function")
+        raise InputError(
+            f"{operation}: {name}{inspect.signature(function)} does not take {count} "
+            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with one symbol from "
+            f"each of {count} distribution{'s' * (count != 1)}."
+        ) from None
+    except ValueError:
+        return
+
+
+def _check(
+    operation: str, operands: Sequence[Distribution], *, rows: bool = True
+) -> tuple[Provenance, int]:
+    """Operands must agree in provenance, device and batch size."""
+    tagged = [d for d in operands if d._tags is not None] or list(operands[:1])
+    first = tagged[0]
+    for other in tagged[1:]:
+        if other._provenance is not first._provenance and other._provenance != first._provenance:
+            raise MismatchError(
+                f"{operation}: operands have different provenances: {first._provenance!r} and "
+                f"{other._provenance!r}. Create all inputs of a program with the same one, e.g. in "
+                "one `with dolphin.using(...)` block."
+            )
+        if other.device != first.device:
+            raise MismatchError(
+                f"{operation}: operands are on different devices: {first.device} and "
+                f"{other.device}. Move the networks' outputs to one device first."
+            )
+    batch = check_rows(operation, [d._batch for d in operands]) if rows else 0
+    return first._provenance, batch
+
+
+def _mask(operation: str, where: Any, batch: int) -> Tensor:
+    mask = torch.as_tensor(where)
+    if mask.dtype != torch.bool or mask.shape != (batch,):
+        raise InputError(
+            f"{operation}: where= must be a mask of {batch} booleans, one per row, got shape "
+            f"{tuple(mask.shape)} of {mask.dtype}."
+        )
+    return mask

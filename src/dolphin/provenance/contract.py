@@ -1,0 +1,293 @@
+"""The contract between distributions and algebras of tags.
+
+A provenance never sees a symbol. It is given *facts* (the numbers behind an input distribution)
+and index lists, and works on *tags*: whatever it stores for n symbols in r rows. Everything
+outside this package treats tags as opaque.
+
+There are two levels. `Provenance` is the full contract, for algebras whose tags are more than one
+tensor (proofs, formulas). `TensorProvenance` asks for **0**, **1**, ⊗, ⊕ and the way in and out,
+and derives the rest; README.md beside this file shows one in fifteen lines.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dolphin.config import current_settings
+from dolphin.contraction import Contraction, Index
+from dolphin.errors import UnsupportedError
+from dolphin.provenance.numbers import prob_of_log, safe_log
+
+Tags = Any
+
+
+class Facts:
+    """What an input distribution knows: the probability of each of its columns in each row.
+
+    `groups` lists the columns that exclude each other; a group of one is an independent fact.
+    Facts are told apart by identity, never by their numbers. `label(column, row)` names a fact in
+    explanations; it belongs to whoever made the facts.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_probs: Tensor,
+        groups: tuple[tuple[int, ...], ...],
+        label: Callable[[int, int], Any],
+        probs: Tensor | None = None,
+    ) -> None:
+        self.log_probs = log_probs  # (columns, rows)
+        self.groups = groups
+        self.label = label
+        self._probs = probs
+
+    @property
+    def columns(self) -> int:
+        return self.log_probs.shape[0]
+
+    @property
+    def rows(self) -> int:
+        return self.log_probs.shape[1]
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities, (columns, rows)."""
+        return prob_of_log(self.log_probs) if self._probs is None else self._probs
+
+
+
+class Provenance(abc.ABC):
+    """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
+
+    name: ClassVar[str]
+
+    # -- identity ----------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """What tells this provenance from another one of the same type."""
+        return {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Provenance):
+            return NotImplemented
+        return type(self) is type(other) and self.parameters() == other.parameters()
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(self.parameters().items()))))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+    # -- in and out --------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def from_facts(self, facts: Facts) -> Tags:
+        """The tags of an input's columns, for n = facts.columns and r = facts.rows."""
+
+    @abc.abstractmethod
+    def log_probs(self, tags: Tags) -> Tensor:
+        """Log-probabilities, (n, r), differentiable. Zero is a large negative number, not -inf."""
+
+    def probs(self, tags: Tags) -> Tensor:
+        """Probabilities, (n, r), differentiable."""
+        return prob_of_log(self.log_probs(tags))
+
+    def ranking(self, tags: Tags) -> Tensor:
+        """Something that orders the symbols of a row by likelihood, (n, r), without gradient."""
+        with torch.no_grad():
+            return self.log_probs(tags).detach()
+
+    @abc.abstractmethod
+    def one(self, n: int, like: Tags) -> Tags:
+        """**1** for n symbols in one row, on the device and in the precision of `like`."""
+
+    # -- the algebra -------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def contract(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
+        """⊕ over each group of ⊗ over the operands (see `Contraction`)."""
+
+    def negate(self, tags: Tags) -> Tags:
+        raise UnsupportedError(
+            f"negate: {self!r} has no negation. Provenances with negation: damp, dtkp-am."
+        )
+
+    def saturated(self, old: Tags, new: Tags) -> bool:
+        """Did an iteration that found no new symbols leave the tags as they were as well?
+
+        May read values. Algebras whose tags need not settle (add-mult on a cyclic graph grows
+        until it is clipped) say True: then only new symbols keep a fixpoint going.
+        """
+        return True
+
+    # -- moving tags about -------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def select(self, tags: Tags, index: Index) -> Tags:
+        """The tags at these places, **0** where the place is -1."""
+
+    @abc.abstractmethod
+    def concat(self, parts: Sequence[Tags]) -> Tags:
+        """The symbols of all parts, one part after the other."""
+
+    def pick(self, parts: Sequence[Tags], index: Index) -> Tags:
+        """Tags at these places of all parts, one after the other. No two parts meet in a row."""
+        return self.select(self.concat(parts), index)
+
+    @abc.abstractmethod
+    def where(self, mask: Tensor, yes: Tags, no: Tags) -> Tags:
+        """`yes` in the rows where `mask` (r,) is true, else `no`."""
+
+    @abc.abstractmethod
+    def flatten(self, tags: Tags, rows: int) -> Tags:
+        """(n, r) as (rows * n, 1), rows slowest: how symbols of their own per row are stored."""
+
+    @abc.abstractmethod
+    def stack(self, parts: Sequence[Tags], batches: Sequence[int], *, flat: bool) -> Tags:
+        """The rows of all parts, one part after the other; part i has `batches[i]` rows.
+
+        The parts have the same number of symbols n, or are flattened with the same width.
+        """
+
+    # -- for people --------------------------------------------------------------------------------
+
+    def proofs(self, tags: Tags, place: int, row: int) -> list[tuple[float, list[Any]]]:
+        """The proofs of one symbol: (probability, [(label, holds, probability), ...])."""
+        raise UnsupportedError(
+            f"explain: {self!r} keeps numbers, not proofs, so there is nothing to show. Use "
+            "dolphin.TopKProofs(k=...) as the provenance of the inputs."
+        )
+
+    @abc.abstractmethod
+    def describe(self, tags: Tags) -> tuple[torch.device, int]:
+        """The device of the tags and their number of rows r."""
+
+
+class TensorProvenance(Provenance):
+    """An algebra whose tags are one tensor of shape (n, r, *tag_shape).
+
+    To write one: set `zero` and `one_value`, and define `from_probs`, `to_probs`, `mul` and `add`
+    (and `negation` if there is one). Elementwise functions of probabilities of shape (n, r) become
+    tags of shape (n, r, *tag_shape).
+    """
+
+    tag_shape: tuple[int, ...] = ()
+    zero: float | Tensor = 0.0
+    one_value: float | Tensor = 1.0
+
+    @abc.abstractmethod
+    def from_probs(self, probs: Tensor) -> Tensor:
+        """Tags of facts with these probabilities."""
+
+    @abc.abstractmethod
+    def to_probs(self, tags: Tensor) -> Tensor:
+        """Probabilities of these tags, in [0, 1]."""
+
+    @abc.abstractmethod
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        """a ⊗ b, elementwise, broadcasting."""
+
+    @abc.abstractmethod
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        """⊕ along a dimension."""
+
+    def negation(self, tags: Tensor) -> Tensor:
+        """The negation of each tag."""
+        return super().negate(tags)
+
+    # -- derived; override where something faster is known -----------------------------------------
+
+    def from_facts(self, facts: Facts) -> Tensor:
+        return self.from_probs(facts.probs)
+
+    def log_probs(self, tags: Tensor) -> Tensor:
+        return safe_log(self.to_probs(tags))
+
+    def probs(self, tags: Tensor) -> Tensor:
+        return self.to_probs(tags)
+
+    def negate(self, tags: Tensor) -> Tensor:
+        return self.negation(tags)
+
+    def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        if not operands:
+            raise AssertionError("a contraction has at least one operand")
+        rows = max(tags.shape[1] for tags in operands)
+        parts = []
+        for bucket in plan.on(operands[0].device):
+            step = max(1, current_settings().chunk_elements // max(1, bucket.depth * rows))
+            for start in range(0, bucket.width, step):
+                parts.append(self._reduce(operands, bucket, start, min(step, bucket.width - start)))
+        return self._assemble(parts, plan, operands)
+
+    def _reduce(
+        self, operands: Sequence[Tensor], bucket: Any, start: int, width: int
+    ) -> Tensor:
+        product: Tensor | None = None
+        for tags, index in zip(operands, bucket.indices, strict=True):
+            chosen = index.view(bucket.depth, bucket.width)[:, start : start + width]
+            gathered = tags.index_select(0, chosen.reshape(-1))
+            gathered = gathered.view(bucket.depth, width, *tags.shape[1:])
+            product = gathered if product is None else self.mul(product, gathered)
+        assert product is not None
+        if bucket.pad is not None:
+            pad = bucket.pad[:, start : start + width]
+            pad = pad.view(*pad.shape, *([1] * (product.dim() - 2)))
+            product = torch.where(pad, self._constant(self.zero, product), product)
+        return product.squeeze(0) if bucket.depth == 1 else self.add(product, 0)
+
+    def _assemble(
+        self, parts: list[Tensor], plan: Contraction, operands: Sequence[Tensor]
+    ) -> Tensor:
+        if not parts:
+            like = operands[0]
+            rows = max(tags.shape[1] for tags in operands)
+            return self._constant(self.zero, like).expand(plan.groups, rows, *self.tag_shape)
+        out = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return out if plan.position is None else self.select(out, plan.position)
+
+    def _constant(self, value: float | Tensor, like: Tensor) -> Tensor:
+        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+
+    def one(self, n: int, like: Tensor) -> Tensor:
+        return self._constant(self.one_value, like).expand(n, 1, *self.tag_shape)
+
+    def select(self, tags: Tensor, index: Index) -> Tensor:
+        if index.is_identity(tags.shape[0]):
+            return tags
+        if tags.shape[0] == 0:
+            return self._constant(self.zero, tags).expand(len(index), *tags.shape[1:])
+        places, missing = index.on(tags.device)
+        chosen = tags.index_select(0, places)
+        if missing is None:
+            return chosen
+        missing = missing.view(-1, *([1] * (tags.dim() - 1)))
+        return torch.where(missing, self._constant(self.zero, tags), chosen)
+
+    def concat(self, parts: Sequence[Tensor]) -> Tensor:
+        rows = max(part.shape[1] for part in parts)
+        return torch.cat([part.expand(-1, rows, *part.shape[2:]) for part in parts])
+
+    def where(self, mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+        return torch.where(mask.view(1, -1, *([1] * len(self.tag_shape))), yes, no)
+
+    def flatten(self, tags: Tensor, rows: int) -> Tensor:
+        spread = tags.expand(-1, rows, *tags.shape[2:])
+        return spread.transpose(0, 1).reshape(-1, 1, *tags.shape[2:])
+
+    def stack(self, parts: Sequence[Tensor], batches: Sequence[int], *, flat: bool) -> Tensor:
+        if flat:
+            return torch.cat(list(parts))
+        shape = self.tag_shape
+        spread = [p.expand(-1, rows, *shape) for p, rows in zip(parts, batches, strict=True)]
+        return torch.cat(spread, dim=1)
+
+    def describe(self, tags: Tensor) -> tuple[torch.device, int]:
+        return tags.device, tags.shape[1]

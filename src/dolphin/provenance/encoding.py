@@ -1,0 +1,202 @@
+"""Proofs as bit patterns: what a set of facts rules out.
+
+Every exclusive group of an input takes exactly one value: one of its columns, or "none of them".
+A proof is stored as the values that it *rules out*, one bit per value:
+
+* the fact "column c holds" rules out every other value of its group, its negation only c itself;
+* the union of two proofs is the bitwise or of their patterns;
+* it is a contradiction if some group has no value left (all ones: adding the lowest bit of the
+  group carries into a guard bit above it);
+* a proof contains another if it rules out at least as much.
+
+Groups with many columns are written with several digits, each a pattern of its own. The patterns
+of several inputs share 64-bit words (the sign bit stays unused), so that a proof over fifteen
+ten-way inputs takes three words.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dolphin.provenance.contract import Facts
+
+WORD_BITS = 63
+DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One pattern: `size` value bits from `shift` on in `word`, then the guard bit."""
+
+    word: int
+    shift: int
+    size: int
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.size) - 1) << self.shift
+
+
+@dataclass(frozen=True)
+class Group:
+    """The columns that exclude each other, and the digits that tell them apart."""
+
+    columns: tuple[int, ...]
+    digits: tuple[Digit, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """How the facts of one input are written, starting at word 0, bit 0."""
+
+    groups: tuple[Group, ...]
+    words: int
+    used: int  # bits of the last word that are taken
+    holds: np.ndarray  # (columns, words): the pattern of "this column holds"
+
+    @property
+    def all_binary(self) -> bool:
+        """Is every group a single independent fact?"""
+        return all(len(group.columns) == 1 for group in self.groups)
+
+    @functools.cached_property
+    def binary_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Word and shift of each column, if all groups are single facts."""
+        digits: dict[int, Digit] = {g.columns[0]: g.digits[0] for g in self.groups}
+        places = [(digits[c].word, digits[c].shift) for c in range(len(self.holds))]
+        words, shifts = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        return words, shifts
+
+    @functools.cached_property
+    def group_of(self) -> np.ndarray:
+        group_of = np.empty(len(self.holds), dtype=np.int64)
+        for number, group in enumerate(self.groups):
+            group_of[list(group.columns)] = number
+        return group_of
+
+
+@functools.lru_cache(maxsize=512)
+def code_of(groups: tuple[tuple[int, ...], ...]) -> Code:
+    """The code of an input with these groups of columns."""
+    word, shift = 0, 0
+    coded: list[Group] = []
+    for columns in groups:
+        digits = []
+        for size in _digit_sizes(len(columns) + 1):
+            if shift + size + 1 > WORD_BITS:
+                word, shift = word + 1, 0
+            digits.append(Digit(word, shift, size))
+            shift += size + 1
+        coded.append(Group(columns, tuple(digits)))
+    holds = np.zeros((sum(map(len, groups)), word + 1), dtype=np.int64)
+    for group in coded:
+        for value, column in enumerate(group.columns):
+            for digit in group.digits:
+                value, at = divmod(value, digit.size)
+                holds[column, digit.word] |= digit.mask & ~(1 << (digit.shift + at))
+    return Code(tuple(coded), word + 1, shift, holds)
+
+
+def _digit_sizes(values: int) -> list[int]:
+    """Sizes of digits, least significant first, that together tell `values` apart."""
+    sizes = []
+    while values > DIGIT_VALUES:
+        sizes.append(DIGIT_VALUES)
+        values = -(-values // DIGIT_VALUES)
+    return [*sizes, max(values, 2)]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An input's code, moved to start at `word` and `shift` of a layout."""
+
+    facts: Facts
+    code: Code
+    word: int
+    shift: int
+
+    def moved(self, digit: Digit) -> Digit:
+        return Digit(digit.word + self.word, digit.shift + self.shift, digit.size)
+
+    def digits(self) -> list[Digit]:
+        return [self.moved(digit) for group in self.code.groups for digit in group.digits]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Bits `mask` of word `source` go to word `target`, `shift` places up (or down if negative)."""
+
+    source: int
+    mask: int
+    target: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the code of each input stands in the words of a proof."""
+
+    placements: tuple[Placement, ...] = ()
+    words: int = 0
+    used: int = WORD_BITS
+
+    def find(self, facts: Facts) -> Placement | None:
+        for placement in self.placements:
+            if placement.facts is facts:
+                return placement
+        return None
+
+    def having(self, facts: Facts) -> Layout:
+        """This layout with room for `facts`, which it doesn't have yet."""
+        code = code_of(facts.groups)
+        if code.words == 1 and self.words and self.used + code.used <= WORD_BITS:
+            placement = Placement(facts, code, self.words - 1, self.used)
+            return Layout((*self.placements, placement), self.words, self.used + code.used)
+        placement = Placement(facts, code, self.words, 0)
+        return Layout((*self.placements, placement), self.words + code.words, code.used)
+
+    def extended(self, other: Layout) -> Layout:
+        """This layout with room for all inputs of `other`."""
+        layout = self
+        for placement in other.placements:
+            if layout.find(placement.facts) is None:
+                layout = layout.having(placement.facts)
+        return layout
+
+    def moves_to(self, target: Layout) -> list[Move]:
+        """How words of this layout are rewritten for `target`, which has all its inputs."""
+        masks: dict[tuple[int, int, int], int] = {}
+        for placement in self.placements:
+            found = target.find(placement.facts)
+            assert found is not None
+            for word in range(placement.code.words):
+                key = (placement.word + word, found.word + word, found.shift - placement.shift)
+                bits = sum(
+                    digit.mask for digit in placement.digits() if digit.word == key[0]
+                )
+                masks[key] = masks.get(key, 0) | bits
+        return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
+
+    def overlaps(self, other: Layout) -> bool:
+        return any(self.find(placement.facts) is not None for placement in other.placements)
+
+    def carries(self) -> tuple[list[int], list[int]]:
+        """For each word, the lowest bits of all digits and their guard bits."""
+        lows, guards = [0] * self.words, [0] * self.words
+        for placement in self.placements:
+            for digit in placement.digits():
+                lows[digit.word] |= 1 << digit.shift
+                guards[digit.word] |= 1 << (digit.shift + digit.size)
+        return lows, guards
+
+
+def merge(layouts: Sequence[Layout]) -> Layout:
+    """One layout with the inputs of all; the first one keeps its place."""
+    merged = layouts[0]
+    for layout in layouts[1:]:
+        merged = merged.extended(layout)
+    return merged

@@ -1,0 +1,80 @@
+"""Logarithms of probabilities whose gradients stay right and finite at 0 and at 1.
+
+Tags that are products of many probabilities are kept as logarithms. A probability of exactly zero
+is raised to a floor far below anything that matters, in the value and in the derivative 1/p alike.
+The two cancel along a product, so the gradient of a·b at a = 0 comes out as b, as it should.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
+
+
+def floor(dtype: torch.dtype) -> float:
+    """The smallest probability that is told from zero."""
+    return 1e-290 if dtype == torch.float64 else 1e-30
+
+
+def flush(dtype: torch.dtype) -> float:
+    """Logarithms below this are reported as probability zero."""
+    return math.log(floor(dtype)) + 7.0
+
+
+class _SafeLog(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, probs: Tensor) -> Tensor:  # type: ignore[override]
+        raised = probs.clamp(min=floor(probs.dtype))
+        ctx.save_for_backward(raised)
+        return raised.log()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (raised,) = ctx.saved_tensors
+        return grad / raised
+
+
+class _ProbOfLog(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logs: Tensor) -> Tensor:  # type: ignore[override]
+        probs = logs.exp()
+        ctx.save_for_backward(probs)
+        return probs.masked_fill(logs < flush(logs.dtype), 0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (probs,) = ctx.saved_tensors
+        return grad * probs
+
+
+def safe_log(probs: Tensor) -> Tensor:
+    """log p, with the derivative 1/p of the floor where p is zero."""
+    return _SafeLog.apply(probs)  # type: ignore[no-any-return]
+
+
+def prob_of_log(logs: Tensor) -> Tensor:
+    """exp of a logarithm made by `safe_log`; exactly zero where the floor was reached."""
+    return _ProbOfLog.apply(logs)  # type: ignore[no-any-return]
+
+
+def log1mexp(logs: Tensor) -> Tensor:
+    """log(1 - p) from log p, through p so that its gradient is -1/(1 - p), floored as above."""
+    return safe_log(1.0 - prob_of_log(logs))
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """How far above 1 a sum of probabilities may be for no other reason than rounding."""
+    return 1e-12 if dtype == torch.float64 else 1e-5
+
+
+def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
+    """min(1, p) of a logarithm. Beyond rounding the gradient is 0, unless it is to be kept."""
+    clipped = logs - logs.detach().clamp(min=0.0)
+    return clipped if keep_gradient else torch.where(logs <= rounding(logs.dtype), clipped, 0.0)

@@ -1,0 +1,261 @@
+"""Finding the k likeliest proofs of each group of combinations.
+
+Nothing here is differentiated. Three things make it fast: proofs are integers; where operands
+share no input and their proofs exclude each other, the k likeliest are found from scores alone and
+only the winners' patterns are put together; and the maximum is taken over the first dimension,
+along which memory is contiguous in symbols and rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dolphin.contraction import BucketTensors
+from dolphin.provenance.encoding import Layout, Placement, merge
+from dolphin.provenance.proofs import NO_PROOF, Proofs, moved
+from dolphin.provenance.weighing import SEARCHING, log_weights
+
+
+class Search:
+    """The search for one contraction; `run` does a part of a bucket."""
+
+    def __init__(self, operands: Sequence[Proofs], k: int) -> None:
+        self.k = k
+        self.operands = operands
+        self.rows = max(operand.rows for operand in operands)
+        # The literal facts of an input are looked up in the patterns of the other operand, whose
+        # layout therefore leads.
+        lead = next((i for i, operand in enumerate(operands) if operand.fields is None), 0)
+        layouts = [operand.layout for operand in operands]
+        self.layout = merge([layouts[lead], *layouts])
+        self.moves = [layout.moves_to(self.layout) for layout in layouts]
+        self.shared = any(a.overlaps(b) for a, b in itertools.combinations(layouts, 2))
+        self.disjoint = not self.shared and all(operand.disjoint for operand in operands)
+        self.signed = any(operand.signed for operand in operands)
+        self.literal = self._literal(lead)
+        self.slots = self._slots()
+
+    def _slots(self) -> list[tuple[int, ...]]:
+        """Which proofs of the operands can give one of the k likeliest unions."""
+        slots = itertools.product(*(range(operand.k) for operand in self.operands))
+        if not self.disjoint:
+            return list(slots)
+        # Unions of earlier proofs are all likelier, and there are this many of them:
+        return [slot for slot in slots if math.prod(s + 1 for s in slot) <= self.k]
+
+    def _literal(self, lead: int) -> tuple[int, int, Placement] | None:
+        """(leading operand, literal operand, its place) if facts of an input are joined to proofs."""
+        if len(self.operands) != 2 or not self.shared:
+            return None
+        other = 1 - lead
+        literal = self.operands[other]
+        if literal.fields is None:
+            return None
+        place = self.layout.find(literal.layout.placements[0].facts)
+        assert place is not None
+        exact = place.code.all_binary or not self.operands[lead].signed
+        return (lead, other, place) if exact else None
+
+    def cost(self, bucket: BucketTensors) -> int:
+        """Numbers held at once for one group."""
+        candidates = bucket.depth * len(self.slots) * self.rows
+        if self.disjoint or self.k == 1 and not self._weighs():
+            return candidates * 2
+        columns = 0
+        if self._weighs():
+            columns = sum(len(p.code.holds) for p in self.layout.placements)
+        return candidates * (2 + 2 * self.layout.words + columns)
+
+    def _weighs(self) -> bool:
+        return self.shared and self.literal is None
+
+    def run(self, bucket: BucketTensors, start: int, width: int) -> tuple[Tensor, Tensor]:
+        """Patterns (words, k, width, r) and scores (k, width, r) of groups start .. start+width."""
+        shape = (bucket.depth, bucket.width)
+        indices = [i.view(shape)[:, start : start + width].reshape(-1) for i in bucket.indices]
+        pad = None if bucket.pad is None else bucket.pad[:, start : start + width]
+        simple = self.disjoint or (self.k == 1 and not self._weighs())
+        if simple:
+            candidates = self._scores(indices, bucket.depth, width)
+            if pad is not None:
+                candidates.masked_fill_(pad.repeat(len(self.slots), 1)[:, :, None], NO_PROOF)
+            return self._likeliest(candidates, indices, bucket.depth, width)
+        patterns = self._unions(indices, bucket.depth, width)
+        if self._weighs():
+            candidates = self._weigh(patterns, indices, width)
+        else:
+            candidates = self._scores(indices, bucket.depth, width)
+        if pad is not None:
+            candidates.masked_fill_(pad.repeat(len(self.slots), 1)[:, :, None], NO_PROOF)
+        return self._likeliest_absorbing(candidates, patterns)
+
+    # -- scores ------------------------------------------------------------------------------------
+
+    def _scores(self, indices: Sequence[Tensor], depth: int, width: int) -> Tensor:
+        """Scores of all unions, (slots * depth, width, r), without weighing patterns."""
+        gathered = [
+            operand.scores.index_select(1, index).view(operand.k, depth, width, -1)
+            for operand, index in zip(self.operands, indices, strict=True)
+        ]
+        if self.literal is not None:
+            lead, other, _ = self.literal
+            fresh, known = self._overlap(indices, depth, width)
+            score = gathered[lead] + torch.where(fresh, gathered[other], torch.where(known, 0.0, NO_PROOF))
+            return score.expand(-1, -1, -1, self.rows).reshape(-1, width, self.rows).clone()
+        out = gathered[0].new_empty(len(self.slots), depth, width, self.rows)
+        for place, slot in enumerate(self.slots):
+            target = out[place]
+            target.copy_(gathered[0][slot[0]])
+            for part, s in zip(gathered[1:], slot[1:], strict=True):
+                target.add_(part[s])
+        return out.view(-1, width, self.rows)
+
+    def _overlap(
+        self, indices: Sequence[Tensor], depth: int, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """Does a literal fact say something new of its group, or is it known already?
+
+        If neither, it contradicts the proof. Both are (k of the leading operand, depth, width, r).
+        """
+        assert self.literal is not None
+        lead, other, place = self.literal
+        proofs, literal = self.operands[lead], self.operands[other]
+        assert literal.fields is not None
+        home = literal.layout.placements[0]
+        word = literal.fields[0].index_select(0, indices[other])
+        mask = literal.fields[1].index_select(0, indices[other])
+        words, n = literal.patterns.shape[0], literal.n
+        fact = literal.patterns.reshape(words * n, -1).index_select(0, word * n + indices[other])
+        shift = place.shift - home.shift
+        mask = (mask << shift if shift >= 0 else mask >> -shift)[:, None]
+        fact = (fact << shift if shift >= 0 else fact >> -shift) & mask
+        word = word + (place.word - home.word)
+        known = []
+        for slot in range(proofs.k):
+            at = (word * proofs.k + slot) * proofs.n + indices[lead]
+            rows = proofs.patterns.shape[-1]
+            known.append(proofs.patterns.reshape(-1, rows).index_select(0, at) & mask)
+        ruled_out = torch.stack(known)
+        shape = (proofs.k, depth, width, -1)
+        fresh = (ruled_out == 0).view(shape)
+        return fresh, ((ruled_out | fact) == ruled_out).view(shape)
+
+    def _weigh(self, patterns: Tensor, indices: Sequence[Tensor], width: int) -> Tensor:
+        """Scores of unions from their patterns, NO_PROOF for contradictions."""
+        lows, guards = (
+            torch.tensor(bits, device=patterns.device).view(-1, 1, 1, 1)
+            for bits in self.layout.carries()
+        )
+        contradiction = ((patterns + lows) & guards).ne(0).any(0)
+        scores = log_weights(
+            patterns, self.layout, self.row_of(indices, width), signed=self.signed, weights=SEARCHING
+        )
+        exists = self._exists(indices, width)
+        scores = torch.where(contradiction | ~exists, NO_PROOF, scores)
+        return scores.expand(-1, -1, self.rows).clone()
+
+    def _exists(self, indices: Sequence[Tensor], width: int) -> Tensor:
+        """Do all proofs of a union exist? (slots * depth, width, r)"""
+        gathered = [
+            operand.exists.index_select(1, index)
+            for operand, index in zip(self.operands, indices, strict=True)
+        ]
+        parts = []
+        for slot in self.slots:
+            every = gathered[0][slot[0]]
+            for part, s in zip(gathered[1:], slot[1:], strict=True):
+                every = every & part[s]
+            parts.append(every.expand(-1, self.rows))
+        return torch.cat(parts).view(-1, width, self.rows)
+
+    # -- patterns ----------------------------------------------------------------------------------
+
+    def _unions(self, indices: Sequence[Tensor], depth: int, width: int) -> Tensor:
+        """Patterns of all unions, (words, slots * depth, width, r)."""
+        gathered = [
+            moved(operand.patterns.index_select(2, index), moves, self.layout.words)
+            for operand, index, moves in zip(self.operands, indices, self.moves, strict=True)
+        ]
+        parts = []
+        for slot in self.slots:
+            union = gathered[0][:, slot[0]]
+            for part, s in zip(gathered[1:], slot[1:], strict=True):
+                union = union | part[:, s]
+            parts.append(union.expand(-1, -1, self.rows))
+        return torch.cat(parts, dim=1).view(self.layout.words, -1, width, self.rows)
+
+    def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
+        """Which row each group of a chunk belongs to, where rows are flattened."""
+        for operand, index in zip(self.operands, indices, strict=True):
+            if operand.row_of is not None:
+                return operand.row_of.index_select(0, index[:width])
+        return None
+
+    # -- choosing ----------------------------------------------------------------------------------
+
+    def _likeliest(
+        self, candidates: Tensor, indices: Sequence[Tensor], depth: int, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """Nothing to compare: the k best scores win, and only their patterns are made."""
+        scores, winners = _best(candidates, self.k)
+        slot, step = winners // depth, winners % depth
+        group = torch.arange(width, device=winners.device)[:, None]
+        member = (step * width + group).view(-1)
+        patterns = winners.new_zeros(self.layout.words, *winners.shape)
+        for number, (operand, index, moves) in enumerate(
+            zip(self.operands, indices, self.moves, strict=True)
+        ):
+            if not moves:  # a certain operand: the empty proof
+                continue
+            place = index.index_select(0, member).view_as(winners)
+            if operand.k > 1:
+                chosen = torch.tensor([s[number] for s in self.slots], device=winners.device)
+                place = place + chosen[slot] * operand.n
+            found = _lookup(operand.patterns, place)
+            for move in moves:
+                bits = found[move.source] & move.mask
+                bits = bits << move.shift if move.shift >= 0 else bits >> -move.shift
+                patterns[move.target] |= bits
+        return patterns, scores
+
+    def _likeliest_absorbing(
+        self, candidates: Tensor, patterns: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The best k, each time without those that equal or contain the last one chosen."""
+        scores, chosen = [], []
+        for _ in range(min(self.k, candidates.shape[0])):
+            best, at = candidates.max(0)
+            pattern = patterns.gather(1, at.expand(patterns.shape[0], 1, *at.shape)).squeeze(1)
+            scores.append(best)
+            chosen.append(pattern)
+            absorbed = (pattern[:, None] & ~patterns).eq(0).all(0)
+            candidates.masked_fill_(absorbed, NO_PROOF)
+        return torch.stack(chosen, dim=1), torch.stack(scores)
+
+
+def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest along the first dimension, and where they were. Spends `candidates`."""
+    best, at = candidates.max(0, keepdim=True)
+    scores, places = [best], [at]
+    for _ in range(1, min(k, candidates.shape[0])):
+        candidates.scatter_(0, at, NO_PROOF)
+        best, at = candidates.max(0, keepdim=True)
+        scores.append(best)
+        places.append(at)
+    return torch.cat(scores), torch.cat(places)
+
+
+def _lookup(patterns: Tensor, place: Tensor) -> Tensor:
+    """patterns (W, k, n, r) at places (k', width, r) of its flattened k and n."""
+    words, _, _, rows = patterns.shape
+    if rows == 1:
+        flat = patterns.reshape(words, -1).index_select(1, place.reshape(-1))
+        return flat.view(words, *place.shape)
+    flat = patterns.reshape(words, -1, rows)
+    at = place.reshape(1, -1, rows).expand(words, -1, -1)
+    return flat.gather(1, at).view(words, *place.shape)

@@ -1,0 +1,1 @@
+"""Benchmark tasks: real data, networks and programs over `dolphin`'s public interface."""

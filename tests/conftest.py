@@ -1,0 +1,54 @@
+"""What every test gets: fixed seeds, empty caches, and a modest, reproducible hypothesis."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+import dolphin as dl
+
+_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", max_examples=15, derandomize=True, database=None, **_common)
+settings.register_profile("explore", max_examples=500, **_common)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+DEVICES = ["cpu"]
+if torch.cuda.is_available():
+    DEVICES.append("cuda")
+if torch.backends.mps.is_available():
+    DEVICES.append("mps")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Every test starts from the same seed and knows no function that another test applied."""
+    torch.manual_seed(0)
+    dl.cache_clear()
+    yield
+    dl.cache_clear()
+
+
+@pytest.fixture
+def float64():
+    """Makes float64 the default dtype of the test."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield torch.float64
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request) -> torch.device:
+    return torch.device(request.param)
+
+
+@pytest.fixture
+def collected():
+    """Call it to run the garbage collector; also run once after the test."""
+    gc.collect()
+    yield gc.collect
+    gc.collect()

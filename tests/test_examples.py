@@ -1,0 +1,44 @@
+"""Every example runs from start to end, on a little generated data."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dolphin.tasks import mnist
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+def small_mnist(*args: object, **kwargs: object) -> mnist.Mnist:
+    """Ten kinds of blots that a network can learn in a moment."""
+    generator = torch.Generator().manual_seed(0)
+    kinds = torch.randint(0, 256, (10, 28, 28), generator=generator, dtype=torch.uint8)
+    labels = torch.arange(400) % 10
+    return mnist.Mnist(kinds[labels], labels, kinds[labels], labels, "a generator")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_sum_mnist(tmp_path, monkeypatch, capsys):
+    picture = tmp_path / "new" / "sum.png"
+    monkeypatch.setattr(mnist, "load_mnist", small_mnist)
+    monkeypatch.setattr(
+        sys, "argv", ["sum_mnist.py", "--n", "3", "--epochs", "2", "--picture", str(picture)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(
+            str(EXAMPLES[[p.stem for p in EXAMPLES].index("sum_mnist")]), None, "__main__"
+        )
+    printed = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "MNIST from a generator" in printed
+    assert "epoch 2/2  loss" in printed
+    assert "sums right" in printed
+    assert "digits right" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,181 @@
+"""Old batches die, caches stay bounded, memory stays flat."""
+
+from __future__ import annotations
+
+import gc
+import operator
+import tracemalloc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import dolphin as dl
+
+PROVENANCES = {"damp": dl.DAMP(), "top-3": dl.TopKProofs(k=3)}
+each_provenance = pytest.mark.parametrize(
+    "provenance", PROVENANCES.values(), ids=PROVENANCES.keys()
+)
+
+
+class Model(nn.Module):
+    """Shared and per-row layouts, sampling, conditions, labels that differ from row to row."""
+
+    def __init__(self, provenance):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+        self.provenance = provenance
+        self.made: list[weakref.ref] = []
+
+    def forward(self, x, labels):
+        with dl.using(self.provenance):
+            d = dl.Distribution(self.layer(x).softmax(dim=1), range(4))
+            e = dl.Distribution(self.layer(-x).softmax(dim=1), range(4))
+            total = dl.apply(d, e, lambda a, b: a + b)
+            label = dl.Distribution.certain_rows(labels)
+            rows = dl.apply(dl.sample(total, 3), label, lambda s, t: s - t)
+            near = dl.apply_if(rows, d, lambda s, a: s + a, lambda s, a: abs(s) < 3)
+            result = dl.union(near, dl.filter(total, lambda s: s % 2 == 0))
+        self.made += [weakref.ref(d) for d in (d, e, total, label, rows, near, result)]
+        self.made.append(weakref.ref(dl.get_probs(total)))
+        return result.prob_of(labels)
+
+
+@each_provenance
+def test_distributions_die_with_their_step(provenance):
+    model = Model(provenance)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(50):
+        labels = torch.randint(0, 7, (8,)).tolist()
+        loss = -model(torch.randn(8, 3), labels).clamp(min=1e-6).log().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        del loss
+        if step % 10 == 9:
+            gc.collect()
+            assert sum(ref() is not None for ref in model.made) == 0
+            model.made.clear()
+
+
+@each_provenance
+def test_inputs_die_without_the_garbage_collector(provenance):
+    """No reference cycles: a GPU's memory is not freed when Python finds the time."""
+    gc.collect()
+    gc.disable()
+    try:
+        probs = torch.rand(4, 5).softmax(dim=1)
+        tensor = weakref.ref(probs)
+        d = dl.Distribution(probs, range(5), provenance=provenance)
+        result = dl.apply(d, d, operator.add)
+        refs = [weakref.ref(d), weakref.ref(result)]
+        dl.get_probs(result)
+        del probs, d, result
+        assert [ref() for ref in refs] == [None, None]
+        assert tensor() is None
+    finally:
+        gc.enable()
+
+
+@each_provenance
+def test_closed_over_objects_die(provenance):
+    """The cache knows functions by what they close over, without keeping that alive."""
+
+    class Rules:
+        def __init__(self, offset):
+            self.offset = offset
+
+    refs = []
+    for n in range(20):
+        rules = Rules(n)
+        refs.append(weakref.ref(rules))
+        d = dl.Distribution(torch.tensor([0.5, 0.5]), [0, 1], provenance=provenance)
+        dl.apply(d, lambda x, rules=rules: x + rules.offset)
+    del rules, d
+    gc.collect()
+    assert sum(ref() is not None for ref in refs) == 0
+
+
+def test_models_die():
+    model = Model(dl.TopKProofs(k=2))
+    model(torch.randn(2, 3), [1, 2]).sum().backward()
+    ref = weakref.ref(model)
+    del model
+    gc.collect()
+    assert ref() is None
+
+
+def grow_and_measure(work, steps: int, warm_up: int) -> int:
+    """Bytes of Python memory that `steps` further calls of work(i) leave behind."""
+    for i in range(warm_up):
+        work(i)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for i in range(warm_up, warm_up + steps):
+            work(i)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+@each_provenance
+def test_a_thousand_steps_with_fresh_numbers(provenance):
+    model = Model(provenance)
+
+    def step(i):
+        loss = model(torch.randn(2, 3), [i % 7, (3 * i) % 7]).sum()
+        model.zero_grad()
+        loss.backward()
+        model.made.clear()
+
+    assert grow_and_measure(step, steps=1000, warm_up=60) < 500_000
+
+
+def test_a_thousand_steps_with_fresh_symbols():
+    """Labels and results that never come again: remembered up to a limit, then forgotten."""
+
+    def step(i):
+        p = torch.rand(2, 3).softmax(dim=1)
+        rows = dl.Distribution.from_rows(
+            [([f"{i}-{b}-{c}" for c in range(3)], p[b]) for b in range(2)],
+            provenance=dl.TopKProofs(k=2),
+        )
+        dl.get_probs(dl.apply(rows, rows, lambda a, b: a + b))
+        shared = dl.Distribution(p, [(i, c) for c in range(3)])
+        dl.get_probs(dl.apply(shared, lambda s: s[0]))
+
+    with dl.settings(max_symbols=2000, max_remembered=2000):
+        assert grow_and_measure(step, steps=1000, warm_up=500) < 3_000_000
+
+
+def test_a_thousand_fresh_functions():
+    def step(i):
+        d = dl.Distribution(torch.tensor([0.5, 0.5]), [0, 1])
+        assert list(dl.apply(d, lambda x: x + i).symbols) == [i, i + 1]
+
+    with dl.settings(max_symbols=1000, max_remembered=1000):
+        assert grow_and_measure(step, steps=1000, warm_up=1500) < 3_000_000
+
+
+def test_resident_memory_is_flat():
+    """tracemalloc does not see tensors: the whole process, with a generous margin."""
+    resource = pytest.importorskip("resource")
+    model = Model(dl.TopKProofs(k=3))
+
+    def step():
+        model(torch.randn(64, 3), [3] * 64).sum().backward()
+        model.made.clear()
+
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    for _ in range(100):
+        step()
+    before = peak()
+    for _ in range(300):
+        step()
+    assert peak() - before < 60

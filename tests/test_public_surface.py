@@ -1,0 +1,161 @@
+"""What users may rely on: names, signatures, docstrings, and what an import costs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import dolphin as dl
+
+FUNCTIONS = [
+    "apply", "apply_if", "filter", "union", "negate", "fixpoint", "sample", "get_probs",
+    "get_logits", "using", "get_provenance", "cache_info", "cache_clear", "settings",
+]  # fmt: skip
+CLASSES = ["Distribution", "DAMP", "TopKProofs", "DolphinError"]
+CONSTRUCTORS = ["from_logits", "certain", "from_rows", "certain_rows", "stack"]
+METHODS = ["apply", "map", "filter", "prob_of", "argmax", "top", "row", "explain"]
+PROPERTIES = ["symbols", "batch_size", "provenance"]
+OPERATORS = [
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge",
+    "and", "or", "xor", "invert", "neg", "radd", "rsub", "rmul",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS + CLASSES)
+def test_names_exist_and_are_exported(name):
+    assert hasattr(dl, name)
+    assert name in dl.__all__
+
+
+def test_the_top_level_stays_small():
+    assert len(dl.__all__) <= 25
+    assert len(set(dl.__all__)) == len(dl.__all__)
+    assert all(hasattr(dl, name) for name in dl.__all__)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS + METHODS + PROPERTIES)
+def test_distribution_has(name):
+    assert hasattr(dl.Distribution, name)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_exist(name):
+    method = getattr(dl.Distribution, f"__{name}__")
+    assert method is not getattr(object, f"__{name}__", None)
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (dl.Distribution, ["probs", "symbols", "exclusive", "provenance"]),
+        (dl.Distribution.from_logits, ["logits", "symbols", "exclusive", "provenance"]),
+        (dl.Distribution.certain, ["symbol", "batch", "provenance"]),
+        (dl.Distribution.from_rows, ["rows", "exclusive", "provenance"]),
+        (dl.Distribution.certain_rows, ["provenance"]),
+        (dl.Distribution.prob_of, ["targets", "match"]),
+        (dl.Distribution.explain, ["symbol", "row"]),
+        (dl.Distribution.top, ["k"]),
+        (dl.apply, ["where", "cache"]),
+        (dl.apply_if, ["on", "cache"]),
+        (dl.filter, ["predicate"]),
+        (dl.fixpoint, ["step", "start", "max_iterations"]),
+        (dl.sample, ["k", "method", "generator"]),
+        (dl.get_probs, ["symbols"]),
+        (dl.get_logits, ["symbols"]),
+        (dl.TopKProofs, ["k"]),
+        (dl.get_provenance, ["name"]),
+    ],
+    ids=lambda value: getattr(value, "__qualname__", None),
+)
+def test_parameters_have_their_names(function, parameters):
+    names = list(inspect.signature(function).parameters)
+    assert [name for name in parameters if name not in names] == []
+
+
+def test_order_of_the_positional_parameters():
+    names = [n for n in inspect.signature(dl.Distribution).parameters if n != "self"]
+    assert names[:2] == ["probs", "symbols"]
+    assert list(inspect.signature(dl.fixpoint).parameters)[:2] == ["step", "start"]
+
+
+def public_objects():
+    for name in dl.__all__:
+        value = getattr(dl, name)
+        if callable(value) or inspect.isclass(value):
+            yield name, value
+    for name in CONSTRUCTORS + METHODS + PROPERTIES:
+        yield f"Distribution.{name}", inspect.getattr_static(dl.Distribution, name)
+
+
+@pytest.mark.parametrize(("name", "value"), list(public_objects()), ids=lambda v: str(v)[:40])
+def test_everything_public_is_documented(name, value):
+    doc = inspect.getdoc(getattr(value, "__func__", value))
+    assert doc, name
+    assert len(doc) >= 20, name
+
+
+WITH_EXAMPLES = [
+    "apply", "apply_if", "filter", "union", "sample", "get_probs", "get_logits", "fixpoint",
+    "Distribution", "DAMP", "TopKProofs",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_main_docstrings_have_an_example(name):
+    assert ">>>" in inspect.getdoc(getattr(dl, name))
+
+
+def test_version():
+    from importlib.metadata import version
+
+    assert version("dolphin-nesy")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("damp", {}, dl.DAMP()),
+        ("dtkp-am", {}, dl.TopKProofs()),
+        ("dtkp-am", {"k": 5}, dl.TopKProofs(k=5)),
+    ],
+)
+def test_provenances_by_name(name, options, expected):
+    assert dl.get_provenance(name, **options) == expected
+    assert type(dl.get_provenance(name, **options)) is type(expected)
+
+
+def test_provenances_are_values():
+    assert dl.TopKProofs(k=3) == dl.TopKProofs(k=3) != dl.TopKProofs(k=4)
+    assert hash(dl.TopKProofs(k=3)) == hash(dl.TopKProofs(k=3))
+    assert "3" in repr(dl.TopKProofs(k=3))
+    assert eval(repr(dl.TopKProofs(k=3)), vars(dl)) == dl.TopKProofs(k=3)
+    assert eval(repr(dl.DAMP()), vars(dl)) == dl.DAMP()
+
+
+IMPORT = """
+import sys
+import dolphin
+loaded = {name.partition('.')[0] for name in sys.modules}
+unwanted = {'rich', 'tyro', 'matplotlib', 'pysdd', 'klay', 'transformers', 'jaxtyping', 'beartype',
+            'pytest', 'hypothesis', 'accelerate', 'PIL'} & loaded
+assert not unwanted, unwanted
+"""
+
+
+def test_import_needs_torch_and_numpy_only():
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:dolphin", "-c", IMPORT],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_subpackages_are_importable():
+    import dolphin.provenance
+
+    assert dolphin.provenance.DAMP is dl.DAMP

@@ -1,0 +1,66 @@
+"""Every Python block of README.md and docs/ runs, and prints what the text block after it says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = PAGES[0].read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def snippets(page: str) -> list[tuple[int, str, str | None]]:
+    """(line, code, expected output) of each python block; a text block right after it is output."""
+    blocks = list(BLOCK.finditer(page))
+    found = []
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+        if block[1] != "python":
+            continue
+        expected = None
+        if (
+            following
+            and following[1] == "text"
+            and not page[block.end() : following.start()].strip()
+        ):
+            expected = following[2]
+        found.append((page.count("\n", 0, block.start(2)), block[2], expected))
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_snippets_run_and_print_what_they_say(path):
+    namespace: dict[str, object] = {"__name__": path.stem}
+    for line, code, expected in snippets(path.read_text(encoding="utf-8")):
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * line + code, path.name, "exec"), namespace)
+        except Exception as error:
+            pytest.fail(f"{path.name}, block at line {line}: {type(error).__name__}: {error}")
+        if expected is not None:
+            assert printed.getvalue().split() == expected.split(), f"{path.name}, line {line}"
+
+
+def test_readme_shows_code_and_output():
+    found = snippets(README)
+    assert len(found) >= 5
+    assert sum(expected is not None for _, _, expected in found) >= 4
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    page = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page):
+        assert (path.parent / target).exists(), target
+
+
+def test_first_screen_has_program_picture_and_commands():
+    first = README.split("\n## ")[0]
+    assert "make demo" in first
+    assert "make test" in first
+    assert ".png" in first
+    assert "dl.apply" in first
