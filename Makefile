@@ -38,7 +38,7 @@ wheel: $(VENV)/.dev ## build the wheel and try it, installed, away from the chec
 	rm -rf build
 
 docs: $(VENV)/.dev ## build the site into site/, with warnings as errors
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: $(VENV)/.dev ## time the symbolic part of the benchmark programs against their networks
 	$(BIN)/python -m dolphin bench

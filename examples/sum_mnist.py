@@ -68,7 +68,7 @@ def train(network: nn.Module, rows: Rows, epochs: int, batch: int) -> None:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=epochs * steps)
         for epoch in range(1, epochs + 1):
-            loss_sum, right, seen = 0.0, 0, 0
+            loss_sum, right, seen, state = 0.0, 0, 0, ""
             for index in torch.randperm(len(rows.sums)).split(batch):
                 sums = rows.sums[index]
                 total = add(read(network, rows.images[index]))
@@ -92,20 +92,19 @@ def train(network: nn.Module, rows: Rows, epochs: int, batch: int) -> None:
 def predict(network: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
     """The likeliest digits (rows, N) and sums (rows,)."""
     network.eval()
-    digits: list[list[int]] = []
-    sums: list[int] = []
+    digits, sums = [], []
     for images in rows.images.split(500):
         seen = read(network, images)
-        digits += zip(*(place.argmax() for place in seen), strict=True)
-        sums += add(seen).argmax()
-    return torch.tensor(digits), torch.tensor(sums)
+        digits.append(torch.tensor([place.argmax() for place in seen]).T)
+        sums.append(torch.tensor(add(seen).argmax()))
+    return torch.cat(digits), torch.cat(sums)
 
 
 def main() -> int:
     """Train, test, draw."""
     parser = argparse.ArgumentParser(description="Learn to read MNIST digits from their sums.")
     parser.add_argument("--n", type=int, default=5, help="images a row (default: 5)")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rows", type=int, help="use at most this many rows, to try things out")
     parser.add_argument("--seed", type=int, default=0)
@@ -120,7 +119,8 @@ def main() -> int:
     test = make_rows(mnist.test_images, mnist.test_labels, args.n, args.rows)
     console.print(f"{len(rows.sums):,} rows of {args.n} images, each with its sum and nothing else")
 
-    network = digit_network().to(memory_format=torch.channels_last)  # faster on a CPU
+    network = digit_network()
+    network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] (faster)
     start = time.perf_counter()
     train(network, rows, args.epochs, args.batch)
     console.print(f"trained in {time.perf_counter() - start:.0f} s")

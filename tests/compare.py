@@ -14,6 +14,7 @@ import dolphin as dl
 from oracles import Answer, Input, key_of
 from programs import Program, Shape
 
+PRIMES = [n for n in range(11, 200) if all(n % d for d in range(2, n))]
 PARTS = 16  # probabilities are multiples of 1/16: ties, zeros and ones are frequent, floats exact
 
 
@@ -39,16 +40,16 @@ def batches(program: Program, size: int = 3) -> st.SearchStrategy[list[list[Inpu
 
 
 def even_rows(program: Program, size: int = 2) -> list[list[Input]]:
-    """Rows without any accident: positive probabilities, no two alike, nothing near a clip."""
+    """Rows without any accident: positive probabilities, and no two products of them alike,
+    because every probability of a row has a prime of its own in its numerator."""
     rows = []
     for b in range(size):
+        primes = iter(PRIMES[3 * b :])
         row = []
-        for i, shape in enumerate(program.shapes):
-            total = sum((7 * c + 3 * i + 2 * b) % 11 + 1 for c in range(len(shape.symbols)))
-            probs = tuple(
-                Fraction((7 * c + 3 * i + 2 * b) % 11 + 1, total + 5)
-                for c in range(len(shape.symbols))
-            )
+        for shape in program.shapes:
+            numerators = [next(primes) for _ in shape.symbols]
+            total = sum(numerators) + 5
+            probs = tuple(Fraction(n, total) for n in numerators)
             row.append(Input(shape.symbols, probs, shape.exclusive))
         rows.append(row)
     return rows

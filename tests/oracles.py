@@ -24,8 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 Fact = int
-Literal = int  # a fact f that holds is f, a fact that does not hold is ~f (a negative number)
-Proof = frozenset[Literal]
+Proof = frozenset[tuple[int, Fact | None]]
 
 
 # ---------------------------------------------------------------------------------------- inputs
@@ -246,7 +245,13 @@ class Worlds:
 
 
 class Proofs:
-    """Tags are sets of proofs: no proof is ever dropped for being unlikely."""
+    """Tags are sets of proofs: no proof is ever dropped for being unlikely.
+
+    A proof is written as what it rules out: pairs (group, choice), where the choices of an
+    exclusive group are its facts, or None for "no fact of this group holds". "f holds" rules out
+    every other choice, "f does not hold" rules out f. So a conjunction is a union, a contradiction
+    leaves a group without any choice, and equal proofs are equal sets.
+    """
 
     zero: frozenset[Proof] = frozenset()
     one: frozenset[Proof] = frozenset([frozenset()])
@@ -254,13 +259,20 @@ class Proofs:
     def __init__(self, inputs: Sequence[Input]):
         self.facts = Facts(inputs)
 
+    def choices(self, group: int) -> tuple[Fact | None, ...]:
+        return (*self.facts.groups[group], None)
+
     def tag_of(self, fact: Fact) -> frozenset[Proof]:
-        return frozenset([frozenset([fact])])
+        group = self.facts.group_of[fact]
+        return frozenset([frozenset((group, c) for c in self.choices(group) if c != fact)])
+
+    def allowed(self, proof: Proof) -> dict[int, list[Fact | None]]:
+        """For each group that the proof speaks of, the choices that it leaves."""
+        groups = {group for group, _ in proof}
+        return {g: [c for c in self.choices(g) if (g, c) not in proof] for g in groups}
 
     def consistent(self, proof: Proof) -> bool:
-        holding = [literal for literal in proof if literal >= 0]
-        groups = {self.facts.group_of[fact] for fact in holding}
-        return len(groups) == len(holding) and not any(~fact in proof for fact in holding)
+        return all(self.allowed(proof).values())
 
     @staticmethod
     def absorb(proofs: Iterable[Proof]) -> frozenset[Proof]:
@@ -275,41 +287,54 @@ class Proofs:
         return self.absorb(p | q for p in a for q in b if self.consistent(p | q))
 
     def negate(self, a: frozenset[Proof]) -> frozenset[Proof]:
-        """De Morgan: every proof must fail, each through one of its literals."""
+        """De Morgan: every proof must fail, each in one of the groups that it speaks of."""
         result = self.one
         for proof in a:
-            result = self.times(result, frozenset(frozenset([~literal]) for literal in proof))
+            failures = (
+                frozenset((group, c) for c in left) for group, left in self.allowed(proof).items()
+            )
+            result = self.times(result, frozenset(failures))
         return result
 
     def saturated(self, before: Table, after: Table) -> bool:
         return before == after
 
-    def literal_probability(self, literal: Literal) -> Fraction:
-        return self.facts.probs[literal] if literal >= 0 else 1 - self.facts.probs[~literal]
+    def choice_probability(self, group: int, choice: Fact | None) -> Fraction:
+        if choice is not None:
+            return self.facts.probs[choice]
+        return 1 - sum((self.facts.probs[f] for f in self.facts.groups[group]), Fraction(0))
+
+    def factors(self, proof: Proof) -> dict[int, Fraction]:
+        """For each group that the proof speaks of, the probability that it is right about it."""
+        return {
+            group: sum((self.choice_probability(group, c) for c in left), Fraction(0))
+            for group, left in self.allowed(proof).items()
+        }
 
     def proof_probability(self, proof: Proof) -> Fraction:
-        return math.prod((self.literal_probability(x) for x in proof), start=Fraction(1))
+        return math.prod(self.factors(proof).values(), start=Fraction(1))
 
     def likeliest(self, tag: frozenset[Proof], k: int) -> list[Proof]:
         return sorted(tag, key=self.proof_probability, reverse=True)[:k]
 
     def total(self, proofs: Iterable[Proof]) -> Fraction:
-        """The sum over proofs of the product over their literals, before it is clipped at 1."""
+        """The sum over proofs of the product over their facts, before it is clipped at 1."""
         return sum((self.proof_probability(p) for p in proofs), Fraction(0))
 
     def add_mult(self, proofs: Iterable[Proof]) -> Fraction:
         return min(Fraction(1), self.total(proofs))
 
     def gradient(self, proofs: Iterable[Proof]) -> list[Fraction]:
-        """d total / d p_f for each fact f."""
+        """d total / d p_f for each fact f. A factor grows with p_f if it allows f, and shrinks
+        with it if it allows None."""
         gradient = [Fraction(0)] * len(self.facts.probs)
         for proof in proofs:
-            for literal in proof:
-                rest = self.proof_probability(proof - {literal})
-                if literal >= 0:
-                    gradient[literal] += rest
-                else:
-                    gradient[~literal] -= rest
+            factors = self.factors(proof)
+            for group, left in self.allowed(proof).items():
+                others = (value for g, value in factors.items() if g != group)
+                rest = math.prod(others, start=Fraction(1))
+                for fact in self.facts.groups[group]:
+                    gradient[fact] += rest * ((fact in left) - (None in left))
         return gradient
 
 

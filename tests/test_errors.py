@@ -87,9 +87,9 @@ def test_unhashable_symbol():
 
 @pytest.mark.parametrize("value", [-0.5, 1.5, 7.0, math.inf])
 def test_probabilities_outside_the_unit_interval(value):
-    with fails("Distribution", "[0, 1]", str(value), "from_logits", kind=ValueError):
+    with fails("Distribution", "[0, 1]", f"{value:g}", "from_logits", kind=ValueError):
         Distribution(torch.tensor([[0.5, value], [0.5, 0.5]]), ["a", "b"])
-    with fails("from_rows", "row 1", "[0, 1]", str(value)):
+    with fails("from_rows", "row 1", "[0, 1]", f"{value:g}"):
         Distribution.from_rows([(["a"], [0.5]), (["a"], [value])])
 
 
@@ -169,7 +169,7 @@ def test_batch_sizes():
 def test_devices():
     here = digits()
     there = Distribution(torch.full((2, 3), 1 / 3, device="meta"), range(3))
-    with fails("apply", "cpu", "meta", ".to(", kind=ValueError):
+    with fails("apply", "cpu", "meta", "move|.to(", kind=ValueError):
         dl.apply(here, there, operator.add)
     with fails("union", "cpu", "meta"):
         dl.union(here, there)
@@ -249,11 +249,12 @@ def test_errors_are_the_same_for_every_layout_and_method():
 
 
 def test_wrong_arity():
-    with fails("apply", "2", "3", "argument") as info:
+    with fails("apply", "2 distributions", "2 arguments", "(x, y, z)|takes 3"):
         dl.apply(digits(), digits(), lambda x, y, z: x)
-    assert isinstance(info.value.__cause__, TypeError)
-    with fails("apply", "1", "2", "argument", "(0, 0)"):
+    with fails("apply", "2 distributions", "2 arguments", "(x)|takes 1"):
         dl.apply(digits(), digits(), lambda x: x)
+    with fails("apply", "argument", "(0, 0)|2 distributions"):
+        dl.apply(digits(), digits(), len)
     with fails("filter", "argument"):
         dl.filter(digits(), lambda: True)
     with fails("apply_if", "condition", "argument"):
@@ -290,7 +291,7 @@ def test_interrupts_pass_through():
 
 def test_truth_of_a_distribution():
     d = digits()
-    with fails("bool", "get_probs|prob_of", kind=TypeError):
+    with fails("bool", "get_probs|prob_of"):
         bool(d == d)
     with fails("bool"):
         if d:
@@ -318,15 +319,15 @@ def test_distributions_are_no_sequences():
 def test_empty_results():
     empty = dl.filter(digits(), lambda x: False)
     assert len(empty) == 0
-    assert dl.get_probs(empty).shape == (2, 0)
     assert dl.get_probs(empty, symbols=[0, 1]).tolist() == [[0.0, 0.0]] * 2
     assert empty.prob_of([0, 1]).tolist() == [0.0, 0.0]
     assert len(dl.apply(empty, digits(), operator.add)) == 0
     assert list(dl.union(empty, digits()).symbols) == [0, 1, 2]
     with fails("argmax", "no symbols|empty", "filter|condition|where"):
         empty.argmax()
-    with fails("no symbols|empty", "get_logits"):
-        dl.get_logits(empty)
+    for read in (dl.get_probs, dl.get_logits):
+        with fails(read.__name__, "no symbols", "filtered away", "symbols=[...]"):
+            read(empty)
 
 
 def test_empty_rows():

@@ -214,3 +214,15 @@ def test_negation_inside_exclusive_inputs():
         for y in range(3):
             expected = 0.0 if x == y else probs[0, y].item()
             assert pairs.prob_of([(x, y)]).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("probs", [[0.5, 0.0, 0.25], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]])
+def test_absorption_among_negated_facts_of_no_weight(probs):
+    """ "Not 2" absorbs "not 1 and not 2", also where "not 1" is certain and costs nothing."""
+    d = dl.Distribution(
+        torch.tensor(probs, dtype=torch.float64), [0, 1, 2], provenance=dl.TopKProofs(k=9)
+    )
+    nothing = dl.negate(d)
+    same = dl.apply(nothing, nothing, lambda x, y: x)
+    assert dl.get_probs(same)[0].tolist() == pytest.approx([1 - p for p in probs])
+    assert [len(same.explain(x)) for x in range(3)] == [1, 1, 1]

@@ -221,7 +221,7 @@ def server(trusted):
             self.end_headers()
             self.wfile.write(content[start : start + limit[0]])
 
-        def log_message(self, *args):
+        def log_message(self, format, *args):
             pass
 
     served = {f"{name}.gz": gzip.compress(content) for name, content in trusted.items()}

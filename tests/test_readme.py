@@ -17,7 +17,7 @@ def snippets(page: str) -> list[tuple[int, str, str | None]]:
     """(line, code, expected output) of each python block; a text block right after it is output."""
     blocks = list(BLOCK.finditer(page))
     found = []
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
         if block[1] != "python":
             continue
         expected = None

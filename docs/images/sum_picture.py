@@ -80,7 +80,8 @@ def main() -> None:
     mnist = load_mnist()
     rows = sum_mnist.make_rows(mnist.train_images, mnist.train_labels, N, None)
     test = sum_mnist.make_rows(mnist.test_images, mnist.test_labels, N, None)
-    network = digit_network().to(memory_format=torch.channels_last)
+    network = digit_network()
+    network.to(memory_format=torch.channels_last)
     sum_mnist.train(network, rows, epochs=1, batch=64)
     network.eval()
     with torch.no_grad():

@@ -4,6 +4,7 @@ from dolphin.config import settings
 from dolphin.context import using
 from dolphin.distribution import Distribution
 from dolphin.errors import DolphinError
+from dolphin.losses import bce_loss, nll_loss
 from dolphin.memory import cache_clear, cache_info
 from dolphin.operations import (
     apply,
@@ -28,6 +29,7 @@ __all__ = [
     "TopKProofs",
     "apply",
     "apply_if",
+    "bce_loss",
     "cache_clear",
     "cache_info",
     "filter",
@@ -36,6 +38,7 @@ __all__ = [
     "get_probs",
     "get_provenance",
     "negate",
+    "nll_loss",
     "sample",
     "settings",
     "union",

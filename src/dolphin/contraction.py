@@ -113,7 +113,7 @@ class Contraction:
         order = np.argsort(self.group_of, kind="stable")
         starts = np.cumsum(counts) - counts
         largest = int(counts.max(initial=0))
-        filled = bool(counts.min(initial=0) > 0)
+        filled = bool((counts > 0).all())
         if filled and largest * self.groups <= 2 * self.combinations + 4096:
             bucket = self._bucket(np.arange(self.groups), counts, starts, order)
             return (bucket,), None

@@ -18,10 +18,11 @@ from dolphin.errors import FunctionError, InputError, MismatchError, listing, sh
 from dolphin.functions import ABSENT
 from dolphin.plans import Domain, RowSymbols, caches, group_rows
 from dolphin.provenance.contract import Facts, Provenance, Tags
-from dolphin.provenance.numbers import floor, prob_of_log
+from dolphin.provenance.numbers import IMPOSSIBLE, prob_of_log
 from dolphin.symbols import Symbols
 
 _RAISE = object()
+_LOG_OF_ZERO = -1e4  # what get_logits gives for an impossible symbol: losses stay finite
 
 
 class Fact(NamedTuple):
@@ -275,8 +276,8 @@ class Distribution:
         table = self._in_rows(numbers)
         low = 0.0
         if logs:
-            low = float(np.log(floor(table.dtype)))
-            table = table.clamp(min=low)
+            low = _LOG_OF_ZERO
+            table = torch.where(table < IMPOSSIBLE, low, table)
         if symbols is None and self._shared():
             return table
         wanted = Symbols.of(self.symbols if symbols is None else symbols)

@@ -67,6 +67,7 @@ def read(
     groups = read_groups(operation, exclusive, len(members))
     columns = tensor.t()
     names = members.members
+    _check_values(operation, tensor, logits)
     if logits:
         facts = Facts(
             log_probs=_normalise(columns, exclusive, groups).contiguous(),
@@ -74,7 +75,6 @@ def read(
             label=lambda column, row: names[column],
         )
     else:
-        _check_range(operation, tensor)
         columns = columns.contiguous()
         facts = Facts(
             log_probs=safe_log(columns),
@@ -115,7 +115,7 @@ def read_rows(
                 f"{place}: duplicate symbol {shorten(members[duplicate[1]])}. Symbols of one row "
                 "must be distinct."
             )
-        _check_range(place, tensor)
+        _check_values(place, tensor, logits=False)
         numbers.append(members.numbers(table))
         probs.append(tensor)
     if not probs:
@@ -207,19 +207,21 @@ def _symbols(operation: str, symbols: Any) -> Symbols:
         raise SymbolError(f"{operation}: {error}") from None
 
 
-def _check_range(operation: str, probs: Tensor) -> None:
+def _check_values(operation: str, numbers: Tensor, logits: bool) -> None:
     """Only where looking at values costs no synchronisation with a device."""
-    if probs.device.type != "cpu" or probs.numel() == 0 or torch.compiler.is_compiling():
+    if numbers.device.type != "cpu" or numbers.numel() == 0 or torch.compiler.is_compiling():
         return
-    low, high = (bound.item() for bound in torch.aminmax(probs.detach()))
-    if low >= -_SLACK and high <= 1.0 + _SLACK:
-        return
-    if low != low or high != high:
-        where = int(torch.isnan(probs).any(-1).nonzero()[0]) if probs.dim() == 2 else 0
+    low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
+    if low != low or (logits and high == torch.inf):
+        what = "logits" if logits else "probabilities"
+        bad = ~torch.isfinite(numbers.detach()) if logits else torch.isnan(numbers.detach())
+        row = f", first in row {int(bad.any(-1).nonzero()[0])}" if numbers.dim() == 2 else ""
         raise InputError(
-            f"{operation}: probabilities contain nan (first in row {where}). Check the network's "
-            "output and the loss for divisions by zero or infinities."
+            f"{operation}: {what} contain NaN or infinity{row}. Check the network's output and the "
+            "loss of the last step for divisions by zero and overflow."
         )
+    if logits or (low >= -_SLACK and high <= 1.0 + _SLACK):
+        return
     raise InputError(
         f"{operation}: probabilities must lie in [0, 1], got values from {low:.4g} to {high:.4g}. "
         "Did you mean Distribution.from_logits(logits, symbols)? Otherwise apply softmax or "

@@ -78,8 +78,9 @@ def apply_if(
     condition = functions[1] if len(functions) == 2 else None
     if on is not None:
         if not isinstance(on, (tuple, list)) or len(on) != 2 or not all(map(callable, on)):
+            got = f"{len(on)} of them" if isinstance(on, (tuple, list)) else shorten(on)
             raise InputError(
-                f"apply_if: on= takes a pair of key functions (key1, key2), got {shorten(on)}."
+                f"apply_if: on= takes 2 key functions (key1, key2), one per operand, got {got}."
             )
         if len(operands) != 2:
             raise InputError(
@@ -416,7 +417,7 @@ def _split(
                 f"{operation}: argument {place + 1} must be a Distribution, got "
                 f"{type(operand).__name__} {shorten(operand, 40)}. Write {usage}."
             )
-    for function in rest:
+    for role, function in zip(("function", "condition"), rest, strict=False):
         if isinstance(function, Distribution) or not callable(function):
             raise InputError(
                 f"{operation}: expected a function after {len(operands)} distribution"
@@ -424,11 +425,11 @@ def _split(
                 f"{shorten(function, 40)}. Write {usage}."
             )
         if operation in ("apply", "apply_if", "filter"):
-            _check_arity(operation, function, len(operands))
+            _check_arity(operation, role, function, len(operands))
     return operands, rest
 
 
-def _check_arity(operation: str, function: Function, count: int) -> None:
+def _check_arity(operation: str, role: str, function: Function, count: int) -> None:
     """Refuse a function that can't take `count` arguments before any symbol is touched."""
     if getattr(function, "__code__", None) is None:
         return  # built-in functions and classes often have no signature: calling them will tell
@@ -437,7 +438,7 @@ def _check_arity(operation: str, function: Function, count: int) -> None:
     except TypeError as error:
         name = getattr(function, "__qualname__", "the function")
         raise InputError(
-            f"{operation}: {name}{inspect.signature(function)} does not take {count} "
+            f"{operation}: the {role} {name}{inspect.signature(function)} does not take {count} "
             f"argument{'s' * (count != 1)} ({error}). {operation} calls it with one symbol from "
             f"each of {count} distribution{'s' * (count != 1)}."
         ) from None

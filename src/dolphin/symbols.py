@@ -44,7 +44,7 @@ def kind(symbol: Any) -> Any:
         return (cls, *map(kind, symbol))
     if isinstance(symbol, frozenset):
         return (cls, frozenset((member, kind(member)) for member in symbol))
-    if dataclasses.is_dataclass(symbol):
+    if dataclasses.is_dataclass(symbol) and cls is not type:
         names = (field.name for field in dataclasses.fields(symbol))
         return (cls, *(kind(getattr(symbol, name)) for name in names))
     return cls
@@ -52,18 +52,19 @@ def kind(symbol: Any) -> Any:
 
 def canonical(symbol: Any) -> Any:
     """One object for all `nan`, Python numbers for numpy's; everything else as it is."""
-    if isinstance(symbol, float):
-        if symbol != symbol:
-            return NAN
-        return float(symbol) if isinstance(symbol, np.floating) else symbol
+    cls = type(symbol)
+    if cls in _SCALARS or (cls is float and symbol == symbol):
+        return symbol
+    if isinstance(symbol, tuple):
+        for member in symbol:
+            if canonical(member) is not member:
+                return getattr(cls, "_make", cls)(map(canonical, symbol))
+        return symbol
+    if isinstance(symbol, float) and symbol != symbol:
+        return NAN
     if isinstance(symbol, np.generic):  # numpy integers overflow, Python's don't
         return symbol.item()
-    if isinstance(symbol, tuple) and symbol:
-        members = [canonical(member) for member in symbol]
-        if any(new is not old for new, old in zip(members, symbol, strict=True)):
-            make = getattr(type(symbol), "_make", type(symbol))
-            return make(members)
-    elif type(symbol).__module__.startswith("torch") and hasattr(symbol, "requires_grad"):
+    if cls.__module__.startswith("torch") and hasattr(symbol, "requires_grad"):
         raise SymbolError(
             f"a tensor can't be a symbol: {shorten(symbol)} compares elementwise and hashes by "
             "identity. Return a Python number, e.g. tensor.item()."

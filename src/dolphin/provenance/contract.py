@@ -65,7 +65,10 @@ class Facts:
 class Provenance(abc.ABC):
     """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
 
-    name: ClassVar[str]
+    name: str
+
+    laws: ClassVar[frozenset[str]] = frozenset()
+    """The laws that ⊕, ⊗ and ¬ keep for any tags, out of those in README.md; tests hold them to it."""
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -115,8 +118,11 @@ class Provenance(abc.ABC):
         """⊕ over each group of ⊗ over the operands (see `Contraction`)."""
 
     def negate(self, tags: Tags) -> Tags:
+        from dolphin.provenance import names_with_negation
+
         raise UnsupportedError(
-            f"negate: {self!r} has no negation. Provenances with negation: damp, dtkp-am."
+            f"negate: {self!r} has no negation. Provenances with negation: "
+            f"{', '.join(names_with_negation())}."
         )
 
     def saturated(self, old: Tags, new: Tags) -> bool:

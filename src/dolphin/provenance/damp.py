@@ -13,6 +13,7 @@ from dolphin.config import current_settings
 from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
 from dolphin.provenance.contract import Facts, TensorProvenance
+from dolphin.provenance.convolution import log_convolution
 from dolphin.provenance.numbers import ZERO, clip_above_one, log1mexp, prob_of_log, rounding
 
 
@@ -35,6 +36,12 @@ class DAMP(TensorProvenance):
     """
 
     name = "damp"
+    laws = frozenset(
+        {
+            "commutative", "associative", "identities", "annihilation", "one-absorbs",
+            "double-negation", "excluded-middle", "negated-zero",
+        }
+    )  # fmt: skip
     zero = ZERO
     one_value = 0.0
 
@@ -69,13 +76,14 @@ class DAMP(TensorProvenance):
         return log1mexp(tags)
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        clip = self.above_one == "clip"
+        if plan.convolution:
+            return log_convolution(operands[0], operands[1], clip=clip)
         rows = max(tags.shape[1] for tags in operands)
-        device = operands[0].device
+        spread = [tags.expand(-1, rows) for tags in operands]
         parts = []
-        for bucket in plan.on(device):
-            spread = [tags.expand(-1, rows) for tags in operands]
+        for bucket in plan.on(operands[0].device):
             step = max(1, current_settings().chunk_elements // max(1, bucket.depth * rows))
-            clip = self.above_one == "clip"
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
@@ -99,8 +107,8 @@ class _SumOfProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
         sums, *operands = ctx.saved_tensors
-        if ctx.clip:
-            grad = grad.masked_fill(sums > rounding(sums.dtype), 0.0)
+        beyond = sums > rounding(sums.dtype)
+        grad = torch.where(beyond, 0.0 if ctx.clip else grad * sums.exp(), grad)
         bucket: BucketTensors = ctx.bucket
         grads = [torch.zeros_like(t) if need else None for t, need in zip(operands, ctx.needs_input_grad[3:], strict=True)]
         for start in range(0, bucket.width, ctx.step):

@@ -64,6 +64,15 @@ class Code:
         return all(len(group.columns) == 1 for group in self.groups)
 
     @functools.cached_property
+    def word_masks(self) -> tuple[int, ...]:
+        """The bits of all digits in each word."""
+        masks = [0] * self.words
+        for group in self.groups:
+            for digit in group.digits:
+                masks[digit.word] |= digit.mask
+        return tuple(masks)
+
+    @functools.cached_property
     def binary_places(self) -> tuple[np.ndarray, np.ndarray]:
         """Word and shift of each column, if all groups are single facts."""
         digits: dict[int, Digit] = {g.columns[0]: g.digits[0] for g in self.groups}
@@ -173,12 +182,9 @@ class Layout:
         for placement in self.placements:
             found = target.find(placement.facts)
             assert found is not None
-            for word in range(placement.code.words):
+            for word, bits in enumerate(placement.code.word_masks):
                 key = (placement.word + word, found.word + word, found.shift - placement.shift)
-                bits = sum(
-                    digit.mask for digit in placement.digits() if digit.word == key[0]
-                )
-                masks[key] = masks.get(key, 0) | bits
+                masks[key] = masks.get(key, 0) | (bits << placement.shift)
         return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
 
     def overlaps(self, other: Layout) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
+IMPOSSIBLE = -1e29  # anything below is such a logarithm, perhaps multiplied with others
 
 
 def floor(dtype: torch.dtype) -> float:
@@ -75,6 +76,10 @@ def rounding(dtype: torch.dtype) -> float:
 
 
 def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
-    """min(1, p) of a logarithm. Beyond rounding the gradient is 0, unless it is to be kept."""
-    clipped = logs - logs.detach().clamp(min=0.0)
-    return clipped if keep_gradient else torch.where(logs <= rounding(logs.dtype), clipped, 0.0)
+    """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is to be kept."""
+    inside = logs <= rounding(logs.dtype)
+    beyond = torch.zeros_like(logs)
+    if keep_gradient:
+        probs = torch.where(inside, 0.0, logs).exp()
+        beyond = probs - probs.detach()
+    return torch.where(inside, logs - logs.detach().clamp(min=0.0), beyond)

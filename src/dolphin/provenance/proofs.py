@@ -51,16 +51,25 @@ class Proofs:
 
 def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
     """Patterns (W, ...) rewritten for another layout of `words` words."""
-    if patterns.shape[0] == words and all(
-        move.source == move.target and move.shift == 0 for move in moves
-    ):
-        return patterns
+    if all(move.source == move.target and move.shift == 0 for move in moves):
+        if patterns.shape[0] == words:
+            return patterns
+        missing = patterns.new_zeros(words - patterns.shape[0], *patterns.shape[1:])
+        return torch.cat([patterns, missing])
     out = patterns.new_zeros(words, *patterns.shape[1:])
+    add_moved(out, patterns, moves)
+    return out
+
+
+def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
+    """Join patterns (W, ...) to those in `out`, which has another layout, in place."""
+    if len(moves) > 1 and all(move.source == move.target and move.shift == 0 for move in moves):
+        out[: patterns.shape[0]] |= patterns
+        return
     for move in moves:
         bits = patterns[move.source] & move.mask
         bits = bits << move.shift if move.shift >= 0 else bits >> -move.shift
         out[move.target] |= bits
-    return out
 
 
 def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]]:
@@ -158,7 +167,7 @@ def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
 def flatten(tags: Proofs, rows: int) -> Proofs:
     def flat(tensor: Tensor) -> Tensor:
         spread = tensor.expand(*tensor.shape[:-1], rows).transpose(-1, -2)
-        return spread.reshape(*spread.shape[:-2], -1, 1)
+        return spread.reshape(*spread.shape[:-2], rows * tags.n, 1)
 
     places = torch.arange(rows, device=tags.scores.device)
     return replace(

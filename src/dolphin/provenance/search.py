@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dolphin.contraction import BucketTensors
 from dolphin.provenance.encoding import Layout, Placement, merge
-from dolphin.provenance.proofs import NO_PROOF, Proofs, moved
+from dolphin.provenance.proofs import NO_PROOF, Proofs, add_moved, moved
 from dolphin.provenance.weighing import SEARCHING, log_weights
 
 
@@ -203,24 +203,29 @@ class Search:
     ) -> tuple[Tensor, Tensor]:
         """Nothing to compare: the k best scores win, and only their patterns are made."""
         scores, winners = _best(candidates, self.k)
-        slot, step = winners // depth, winners % depth
         group = torch.arange(width, device=winners.device)[:, None]
+        # Candidate (slot, step) of group w stands at slot * depth + step; its members at
+        # step * width + w of the bucket.
+        slot = winners.div(depth, rounding_mode="floor") if len(self.slots) > 1 else None
+        step = winners if slot is None else winners - slot * depth
         member = (step * width + group).view(-1)
-        patterns = winners.new_zeros(self.layout.words, *winners.shape)
+        patterns: Tensor | None = None
         for number, (operand, index, moves) in enumerate(
             zip(self.operands, indices, self.moves, strict=True)
         ):
             if not moves:  # a certain operand: the empty proof
                 continue
             place = index.index_select(0, member).view_as(winners)
-            if operand.k > 1:
+            if operand.k > 1 and slot is not None:
                 chosen = torch.tensor([s[number] for s in self.slots], device=winners.device)
                 place = place + chosen[slot] * operand.n
             found = _lookup(operand.patterns, place)
-            for move in moves:
-                bits = found[move.source] & move.mask
-                bits = bits << move.shift if move.shift >= 0 else bits >> -move.shift
-                patterns[move.target] |= bits
+            if patterns is None:
+                patterns = moved(found, moves, self.layout.words)
+            else:
+                add_moved(patterns, found, moves)
+        if patterns is None:
+            patterns = winners.new_zeros(0, *winners.shape)
         return patterns, scores
 
     def _likeliest_absorbing(

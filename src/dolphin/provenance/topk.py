@@ -15,6 +15,7 @@ from dolphin.contraction import Contraction, Index, to_device
 from dolphin.errors import InputError
 from dolphin.provenance import proofs
 from dolphin.provenance.contract import Facts, Provenance
+from dolphin.provenance.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.encoding import Layout, Placement, code_of
 from dolphin.provenance.proofs import NO_PROOF, Proofs
 from dolphin.provenance.search import Search
@@ -28,35 +29,53 @@ from dolphin.provenance.weighing import (
 
 
 class TopKProofs(Provenance):
-    """The k likeliest proofs of each symbol (`dtkp-am`).
+    """The k likeliest proofs of each symbol (`dtkp-am`, `dtkp-wmc`).
 
     A proof is a set of facts. ⊕ keeps the k likeliest of both sets, ⊗ the k likeliest unions that
     don't take two symbols of one exclusive input; equal proofs are kept once and a proof that
     contains another is absorbed by it, before the k likeliest are chosen. The probability is
     Σ over proofs of Π over facts, at most 1: never less than the probability that one of the
-    proofs holds, and equal to it where the proofs exclude each other.
+    proofs holds, and equal to it where the proofs exclude each other. With `wmc="exact"` it is that
+    probability: facts that proofs share are counted once (inclusion and exclusion over the proofs).
 
     Gradients flow into the facts of the surviving proofs and nowhere else. Choosing the proofs is
-    not differentiated. Where the sum passes 1 the gradient is 0.
+    not differentiated. Where the sum passes 1 the gradient is 0; the exact count never does, and
+    its gradient for a fact is how much the fact matters: P(any | fact) - P(any | not fact).
 
     Cost: O(B · k²) per combination, O(B · k log k) where the operands share no input and the
-    proofs of each exclude each other.
+    proofs of each exclude each other. Reading an exact count costs O(B · 2^k) per symbol, once.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.TopKProofs(k=3))
     >>> dl.apply(d, d, lambda a, b: a == b).row(0)
     [(True, 1.0), (False, 0.0)]
+    >>> alarms = [dl.Distribution([0.5], ["rings"], provenance=dl.TopKProofs(k=3)) for _ in "ab"]
+    >>> dl.union(*alarms).row(0)
+    [('rings', 1.0)]
+    >>> wmc = dl.TopKProofs(k=3, wmc="exact")
+    >>> alarms = [dl.Distribution([0.5], ["rings"], provenance=wmc) for _ in "ab"]
+    >>> dl.union(*alarms).row(0)
+    [('rings', 0.75)]
     """
 
-    name = "dtkp-am"
+    laws = frozenset({"commutative", "identities", "annihilation", "idempotent-add", "negated-zero"})
 
-    def __init__(self, k: int = 3) -> None:
+    def __init__(self, k: int = 3, wmc: str = "add-mult") -> None:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InputError(f"TopKProofs: k must be a positive integer, got {k!r}.")
+        if wmc not in ("add-mult", "exact"):
+            raise InputError(f"TopKProofs: wmc must be 'add-mult' or 'exact', got {wmc!r}.")
+        if wmc == "exact" and k > LARGEST_K:
+            raise InputError(
+                f"TopKProofs: wmc='exact' looks at all 2^k sets of proofs and takes k up to "
+                f"{LARGEST_K}, got {k}. Use a smaller k, or dolphin.provenance.Exact()."
+            )
         self.k = k
+        self.wmc = wmc
+        self.name = "dtkp-am" if wmc == "add-mult" else "dtkp-wmc"
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.k}
+        return {"k": self.k} if self.wmc == "add-mult" else {"k": self.k, "wmc": self.wmc}
 
     # -- in and out --------------------------------------------------------------------------------
 
@@ -75,13 +94,15 @@ class TopKProofs(Provenance):
         return Proofs(patterns, scores[None], layout, len(code.groups) == 1, fields=fields)
 
     def log_probs(self, tags: Proofs) -> Tensor:
+        if self.wmc == "exact" and not tags.disjoint and tags.k > 1:
+            return log_probability_of_any(tags)
         logs = log_weights(
             tags.patterns, tags.layout, tags.row_of, signed=tags.signed, weights=LEARNING
         )
         return sum_of_proofs(logs, tags.exists)
 
     def ranking(self, tags: Proofs) -> Tensor:
-        return tags.scores.logsumexp(0)
+        return super().ranking(tags) if self.wmc == "exact" else tags.scores.logsumexp(0)
 
     def one(self, n: int, like: Proofs) -> Proofs:
         scores = like.scores.new_zeros(1, n, 1)

@@ -1,10 +1,26 @@
 """Pictures of what a model read and computed. Needs matplotlib, the extra `plot`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
 INK, FRAME, RIGHT, WRONG = "#1b1f24", "#d0d7de", "#1a7f37", "#cf222e"
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """One sample of a sheet: images (n, height, width) in [0, 1], what was read, what came out."""
+
+    images: Tensor
+    read: Sequence[str]
+    true: Sequence[str]
+    answer: str
+    target: str
+    right: bool
+    between: Sequence[str]
+    """What stands before each image: "+" in a sum, "" in a formula."""
 
 
 def pick_rows(right: Tensor, count: int) -> list[int]:
@@ -34,31 +50,50 @@ def draw_sums(
         path: the PNG to write; its folder is made.
         count: how many rows to draw. A wrong row is among them if there is any.
     """
+    targets = true_digits.sum(1)
+    right = sums == targets
+    rows = [
+        SheetRow(
+            images[row, :, 0],
+            [str(d) for d in digits[row].tolist()],
+            [str(d) for d in true_digits[row].tolist()],
+            str(int(sums[row])),
+            str(int(targets[row])),
+            bool(right[row]),
+            ["", *["+"] * (images.shape[1] - 1)],
+        )
+        for row in pick_rows(right, count)
+    ]
+    draw_sheet(rows, path)
+
+
+def draw_sheet(rows: Sequence[SheetRow], path: Path) -> None:
+    """Draw samples one under the other; red is what is wrong. The folder of `path` is made."""
     from matplotlib.figure import Figure
 
-    n = images.shape[1]
-    targets = true_digits.sum(1)
-    rows = pick_rows(sums == targets, count)
-    figure = Figure(figsize=(1.1 * n + 1.7, 1.35 * len(rows)), dpi=150, facecolor="white")
-    ratios = [1.0] * n + [1.45]
-    for axes, row in zip(
-        figure.subplots(len(rows), n + 1, squeeze=False, width_ratios=ratios), rows, strict=True
-    ):
+    n = max(len(row.images) for row in rows)
+    widest = max(len(row.answer) for row in rows)
+    last = max(1.45, 0.28 * (widest + 2))
+    figure = Figure(figsize=(1.1 * n + 1.2 * last, 1.35 * len(rows)), dpi=150, facecolor="white")
+    ratios = [1.0] * n + [last]
+    grid = figure.subplots(len(rows), n + 1, squeeze=False, width_ratios=ratios)
+    for axes, row in zip(grid, rows, strict=True):
         for place in range(n):
-            read, true = int(digits[row, place]), int(true_digits[row, place])
-            axes[place].imshow(images[row, place, 0].numpy(), cmap="gray_r", vmin=0, vmax=1)
+            if place >= len(row.images):
+                axes[place].axis("off")
+                continue
+            read, true = row.read[place], row.true[place]
+            axes[place].imshow(row.images[place].numpy(), cmap="gray_r", vmin=0, vmax=1)
             axes[place].set(xticks=[], yticks=[])
             axes[place].spines[:].set_color(FRAME if read == true else WRONG)
-            axes[place].set_xlabel(str(read), fontsize=14, color=INK if read == true else WRONG)
-            if place:
-                axes[place].set_ylabel(
-                    "+", fontsize=14, color=INK, rotation=0, va="center", labelpad=9
-                )
-        predicted, target = int(sums[row]), int(targets[row])
-        color = RIGHT if predicted == target else WRONG
-        note = "right" if predicted == target else f"wrong: it is {target}"
+            axes[place].set_xlabel(read, fontsize=14, color=INK if read == true else WRONG)
+            axes[place].set_ylabel(
+                row.between[place], fontsize=14, color=INK, rotation=0, va="center", labelpad=9
+            )
+        color = RIGHT if row.right else WRONG
+        note = "right" if row.right else f"wrong: it is {row.target}"
         axes[n].axis("off")
-        axes[n].text(0.0, 0.5, f"= {predicted}", fontsize=24, va="center", color=color)
+        axes[n].text(0.0, 0.5, f"= {row.answer}", fontsize=24, va="center", color=color)
         axes[n].text(0.01, 0.14, note, fontsize=10, va="center", color=color)
     figure.subplots_adjust(left=0, right=1, top=1, bottom=0, wspace=0.25, hspace=0.36)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,182 @@
+"""Where the time of a program goes: operations, user functions, tags."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+_active: ContextVar[Profile | None] = ContextVar("dolphin_profile", default=None)
+
+
+def active_profile() -> Profile | None:
+    """The profile of the enclosing `profile` block, if there is one."""
+    return _active.get()
+
+
+@dataclass
+class Entry:
+    """What all calls of one operation with one function cost together; times in seconds."""
+
+    operation: str
+    function: str
+    calls: int = 0
+    combinations: int = 0
+    function_calls: int = 0
+    function_seconds: float = 0.0
+    tag_seconds: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def other_seconds(self) -> float:
+        """Plans: finding, making and looking them up."""
+        return max(0.0, self.seconds - self.function_seconds - self.tag_seconds)
+
+
+class Profile:
+    """A table of operations. `print` it, or read `entries` and `total`."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._current: Entry | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The operations, those that took longest first."""
+        return tuple(sorted(self._entries.values(), key=lambda entry: -entry.seconds))
+
+    @property
+    def total(self) -> Entry:
+        """The sum of all entries."""
+        whole = Entry("total", "")
+        for entry in self._entries.values():
+            whole.calls += entry.calls
+            whole.combinations += entry.combinations
+            whole.function_calls += entry.function_calls
+            whole.function_seconds += entry.function_seconds
+            whole.tag_seconds += entry.tag_seconds
+            whole.seconds += entry.seconds
+        return whole
+
+    # -- what the engine reports -------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def operation(self, operation: str, function: Callable[..., Any] | None = None) -> Iterator[None]:
+        """A call of an operation. What it calls in turn counts as part of it."""
+        if self._current is not None:
+            yield
+            return
+        key = (operation, _name(function))
+        entry = self._current = self._entries.setdefault(key, Entry(*key))
+        entry.calls += 1
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            entry.seconds += time.perf_counter() - start
+            self._current = None
+
+    @contextlib.contextmanager
+    def functions(self, calls: int) -> Iterator[None]:
+        """So many calls of user functions."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._current is not None:
+                self._current.function_calls += calls
+                self._current.function_seconds += time.perf_counter() - start
+
+    @contextlib.contextmanager
+    def tags(self, combinations: int) -> Iterator[None]:
+        """The tag stage of so many combinations. Waits for the device, to see its time too."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._current is not None:
+                _wait_for_devices()
+                self._current.combinations += combinations
+                self._current.tag_seconds += time.perf_counter() - start
+
+    # -- for people --------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        head = ("operation", "function", "calls", "combinations", "f calls", "f ms", "plan ms",
+                "tag ms", "ms")  # fmt: skip
+        lines = [head, *(_cells(entry) for entry in self.entries), _cells(self.total)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+        rows = [
+            "  ".join(
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        rule = "-" * max(map(len, rows))
+        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1]])
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.total.calls} calls of {len(self._entries)} operations>"
+
+
+@contextlib.contextmanager
+def profile() -> Iterator[Profile]:
+    """Find out where the time of a block goes, in this thread or task only.
+
+    The table has a line for each operation with each user function: how often it was called; how
+    many combinations of symbols its tags were computed for, after conditions and joins; how often
+    user functions ran, and for how long; how long plans and tags took, and everything together.
+    Gradients are not part of it: `loss.backward()` calls no operation.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.5, 0.5], [1, 2])
+    >>> with dl.profile() as seen:
+    ...     for _ in range(3):
+    ...         total = dl.apply(d, d, lambda x, y: x + y, cache=False)
+    >>> entry = seen.entries[0]
+    >>> entry.operation, entry.calls, entry.combinations, entry.function_calls
+    ('apply', 3, 12, 12)
+    """
+    current = Profile()
+    token = _active.set(current)
+    try:
+        yield current
+    finally:
+        _active.reset(token)
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    seconds = (
+        entry.function_seconds, entry.other_seconds, entry.tag_seconds, entry.seconds,
+    )  # fmt: skip
+    counts = (entry.calls, entry.combinations, entry.function_calls)
+    return (
+        entry.operation,
+        entry.function,
+        *(f"{count:,}" for count in counts),
+        *(f"{1000 * s:,.2f}" for s in seconds),
+    )
+
+
+def _name(function: Callable[..., Any] | None) -> str:
+    """What a person recognises a function by: its name, and the line where a lambda stands."""
+    if function is None:
+        return ""
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    name = name.rpartition("<locals>.")[2]
+    code = getattr(function, "__code__", None)
+    if code is None or "<lambda>" not in name:
+        return name
+    file = code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f"lambda at {file}:{code.co_firstlineno}"
+
+
+def _wait_for_devices() -> None:
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

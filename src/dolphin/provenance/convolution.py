@@ -1,0 +1,162 @@
+"""Sums of independent integers: convolutions of logarithms.
+
+When all combinations on an anti-diagonal give the same symbol, ⊕ of ⊗ is a convolution,
+
+    out[n] = log Σ_{i + j = n} exp(a[i] + b[j])
+
+Small ones are done directly. Large ones are cut into blocks: within a block numbers are scaled by
+the block's largest and multiplied as matrices in double precision; scales are added as logarithms.
+So nothing underflows, however far apart the numbers of different blocks are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.provenance.numbers import ZERO, rounding
+
+_DIRECT = 2_000_000  # numbers in flight up to which the direct way is faster
+_BLOCK = 32
+_TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
+_LOWEST_SCALE = -1e25  # scale of a block of nothing but zeros
+
+
+def log_convolution(a: Tensor, b: Tensor, *, clip: bool) -> Tensor:
+    """Convolve (n, r) with (m, r) along the first dimension, in log space, clipped at log 1."""
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    rows = max(a.shape[1], b.shape[1])
+    return _LogConvolution.apply(a.expand(-1, rows), b.expand(-1, rows), clip)  # type: ignore[no-any-return]
+
+
+class _LogConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
+        a, b = a.contiguous(), b.contiguous()
+        direct = a.shape[0] * b.numel() <= _DIRECT
+        sums = _direct(a, b) if direct else _blocked_sums(a, b)
+        ctx.clip, ctx.direct = clip, direct
+        ctx.save_for_backward(a, b, sums)
+        return sums.clamp(max=0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+        a, b, sums = ctx.saved_tensors
+        beyond = sums > rounding(sums.dtype)
+        grad = torch.where(beyond, 0.0 if ctx.clip else grad * sums.exp(), grad)
+        if ctx.direct:
+            return (*_direct_gradients(a, b, sums, grad), None)
+        return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
+
+
+def _windows(x: Tensor, depth: int, width: int) -> Tensor:
+    """(depth, width, r) view with element [d, w] = x[d + w]."""
+    rows = x.shape[1]
+    return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
+
+
+def _direct(a: Tensor, b: Tensor) -> Tensor:
+    depth = b.shape[0]
+    padded = F.pad(a, (0, 0, depth - 1, depth - 1), value=ZERO)
+    terms = _windows(padded, depth, a.shape[0] + depth - 1) + b.flip(0)[:, None]
+    largest = terms.amax(0)
+    return terms.sub_(largest).exp_().sum(0).log_().add_(largest)
+
+
+def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    depth, width = b.shape[0], a.shape[0]
+    share = (b[:, None] - _windows(sums, depth, width)).add_(a).exp_()
+    share.mul_(_windows(grad.contiguous(), depth, width))
+    return share.sum(0), share.sum(1)
+
+
+def _blocked_sums(a: Tensor, b: Tensor) -> Tensor:
+    whole = slice(0, a.shape[0] + b.shape[0] - 1)
+    value, scale = _blocked(a, torch.ones_like(a), b, whole)
+    found = value > 0
+    logs = torch.where(found, value, 1.0).log() + scale
+    return torch.where(found, logs, ZERO).to(a.dtype)
+
+
+def _blocked_gradient(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> Tensor:
+    """Σ_j exp(a[i] + b[j] - sums[i + j]) · grad[i + j]: again a convolution, of signed numbers."""
+    size = grad.abs()
+    logs = torch.where(size > 0, size.clamp(min=1e-38).log() - sums, ZERO)
+    start = b.shape[0] - 1
+    span = slice(start, start + a.shape[0])
+    value, scale = _blocked(logs, grad.sign(), b.flip(0), span)
+    return (value[span] * (scale[span] + a.double()).clamp(max=700.0).exp()).to(a.dtype)
+
+
+def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor, Tensor]:
+    """value and scale, both (n + m - 1, r), with Σ sign[i]·exp(x[i] + y[j]) = value·exp(scale).
+
+    Only the places in `wanted` are computed.
+    """
+    numbers, scale_x = _blocks(x, sign)
+    others, scale_y = _blocks(y, torch.ones_like(y))
+    rows, blocks_x, _ = numbers.shape
+    blocks_y = others.shape[1]
+    span = 2 * _BLOCK - 1
+    padded = F.pad(others, (_BLOCK - 1, _BLOCK - 1))
+    # (rows, shift, blocks_y · span): block j of y, shifted
+    matrix = padded.unfold(2, span, 1).transpose(1, 2).reshape(rows, _BLOCK, -1)
+    sums = scale_x[:, :, None] + scale_y[:, None, :]
+    scale = _diagonal_max(sums)
+    weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
+    pieces = numbers.new_zeros(rows, blocks_x + blocks_y - 1, span)
+    first, last = wanted.start // _BLOCK - 1, (wanted.stop - 1) // _BLOCK
+    for start in range(0, blocks_x, _TOGETHER):
+        some = numbers[:, start : start + _TOGETHER].flip(2)
+        count = some.shape[1]
+        low, high = max(0, first - start - count + 1), min(blocks_y, last - start + 1)
+        if low >= high:
+            continue
+        parts = torch.bmm(some, matrix[:, :, low * span : high * span])
+        parts = parts.view(rows, count, high - low, span)
+        parts.mul_(weight[:, start : start + count, low:high, None])
+        diagonals = _skew(parts, 0.0).sum(1)
+        pieces[:, start + low : start + low + diagonals.shape[1]] += diagonals
+    return _overlap_add(pieces, scale, x.shape[0] + y.shape[0] - 1)
+
+
+def _skew(parts: Tensor, fill: float) -> Tensor:
+    """(r, x, y, ...) → (r, x, x + y - 1, ...): row x moved x places to the right."""
+    rows, nx, ny, *rest = parts.shape
+    padded = F.pad(parts, (*[0, 0] * len(rest), 0, nx), value=fill)
+    flat = padded.reshape(rows, nx * (ny + nx), *rest)[:, : nx * (ny + nx - 1)]
+    return flat.reshape(rows, nx, ny + nx - 1, *rest)
+
+
+def _blocks(logs: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers (r, blocks, _BLOCK) scaled to at most 1, and the logarithms of the scales."""
+    missing = -logs.shape[0] % _BLOCK
+    logs = F.pad(logs, (0, 0, 0, missing), value=ZERO).double().t()
+    sign = F.pad(sign, (0, 0, 0, missing)).double().t()
+    cut = logs.reshape(logs.shape[0], -1, _BLOCK)
+    scale = cut.amax(2).clamp(min=_LOWEST_SCALE)
+    return (cut - scale[:, :, None]).exp() * sign.reshape(cut.shape), scale
+
+
+def _diagonal_max(sums: Tensor) -> Tensor:
+    """The largest of all entries of (r, x, y) with the same x + y."""
+    return _skew(sums, ZERO).amax(1)
+
+
+def _overlap_add(pieces: Tensor, scale: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Join pieces that reach into the next block, each with its own scale."""
+    first = F.pad(pieces[:, :, :_BLOCK], (0, 0, 0, 1))
+    second = F.pad(pieces[:, :, _BLOCK:], (0, 1, 1, 0))
+    first_scale = F.pad(scale, (0, 1), value=_LOWEST_SCALE)
+    second_scale = F.pad(scale, (1, 0), value=_LOWEST_SCALE)
+    joint = torch.maximum(first_scale, second_scale)
+    value = first * (first_scale - joint).exp()[:, :, None]
+    value = value + second * (second_scale - joint).exp()[:, :, None]
+    spread = joint[:, :, None].expand_as(value)
+    return tuple(part.reshape(len(part), -1)[:, :length].t() for part in (value, spread))  # type: ignore[return-value]

@@ -1,0 +1,188 @@
+"""Decision diagrams: the compiler that is always there.
+
+A node looks at one exclusive group of an input, whose value is one of its columns or none of them:
+
+    (level, default, ((column, node), ...))
+
+reads "if this column holds go there, for any other value to `default`". Its probability is therefore
+Σ P(column) · P(node there) + (1 - Σ P(column)) · P(default): exclusive groups need no constraints, and
+a group that a node doesn't mention costs nothing. Groups are looked at in one fixed order, so equal
+formulas become equal nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+
+GROUND = sys.maxsize  # the level of the constants
+REMEMBERED = 1_000_000  # results of `_join` that are remembered at once
+
+Groups = tuple[tuple[tuple[int, ...], ...], ...]  # of each input, the columns that exclude each other
+
+
+class TooLargeError(Exception):
+    """A compiler gave up; says what it had reached."""
+
+
+class Budget:
+    """How many nodes and how many seconds a compilation may take."""
+
+    def __init__(self, nodes: int, seconds: float) -> None:
+        self.nodes, self.seconds = nodes, seconds
+        self._start = time.monotonic()
+
+    def check(self, nodes: int) -> None:
+        """Give up if there are more nodes than allowed, or time is up."""
+        spent = time.monotonic() - self._start
+        if nodes > self.nodes:
+            raise TooLargeError(f"passed {self.nodes:,} nodes after {spent:.1f} s")
+        if spent > self.seconds:
+            raise TooLargeError(f"took more than {self.seconds:g} s, with {nodes:,} nodes so far")
+
+
+class Diagrams:
+    """Diagrams of formulas over inputs with these groups, looked at in this order of inputs."""
+
+    def __init__(self, table: FormulaTable, groups: Groups, order: Sequence[int]) -> None:
+        self.table = table
+        self.nodes: list[tuple[int, int, tuple[tuple[int, int], ...]]] = [
+            (GROUND, FALSE, ()),
+            (GROUND, TRUE, ()),
+        ]
+        self.group_at: list[tuple[int, tuple[int, ...]]] = []  # (input, columns) by level
+        self._level: dict[tuple[int, int], int] = {}
+        for position in order:
+            for columns in groups[position]:
+                for column in columns:
+                    self._level[position, column] = len(self.group_at)
+                self.group_at.append((position, columns))
+        self._known: dict[tuple[int, int, tuple[tuple[int, int], ...]], int] = {}
+        self._of_formula: dict[int, int] = {FALSE: FALSE, TRUE: TRUE}
+        self._joined: dict[tuple[int, int, int], int] = {}
+        self._negated: dict[int, int] = {}
+        self._steps = 0
+
+    def compile(self, roots: Sequence[int], budget: Budget) -> list[int]:
+        """The node of each formula."""
+        table, of = self.table, self._of_formula
+        missing = [root for root in roots if root not in of]
+        with _deep_enough(len(self.group_at)):
+            for formula in table.reachable(missing):
+                if formula in of:
+                    continue
+                kind, parts = table.kinds[formula], table.parts[formula]
+                if kind == FACT:
+                    position, column = parts
+                    level = self._level[position, column]
+                    of[formula] = self._make(level, FALSE, ((column, TRUE),))
+                elif kind == NOT:
+                    of[formula] = self._negate(of[parts[0]])
+                else:
+                    neutral = TRUE if kind == AND else FALSE
+                    nodes = sorted({of[part] for part in parts}, key=lambda n: -self.nodes[n][0])
+                    of[formula] = self._fold(nodes, neutral, budget)
+                budget.check(len(self.nodes))
+        return [of[root] for root in roots]
+
+    def _fold(self, nodes: list[int], neutral: int, budget: Budget) -> int:
+        """∧ or ∨ of many nodes, pair by pair."""
+        while len(nodes) > 1:
+            pairs = zip(nodes[::2], nodes[1::2], strict=False)
+            joined = [self._join(neutral, f, g, budget) for f, g in pairs]
+            nodes = joined + nodes[len(joined) * 2 :]
+        return nodes[0] if nodes else neutral
+
+    def _make(self, level: int, default: int, cases: tuple[tuple[int, int], ...]) -> int:
+        cases = tuple(case for case in cases if case[1] != default)
+        if not cases:
+            return default
+        key = (level, default, cases)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.nodes)
+            self.nodes.append(key)
+        return number
+
+    def _join(self, neutral: int, f: int, g: int, budget: Budget) -> int:
+        """f ∧ g if TRUE is neutral, f ∨ g if FALSE is."""
+        if f == g or g == neutral:
+            return f
+        if f == neutral:
+            return g
+        if f <= TRUE or g <= TRUE:
+            return TRUE - neutral
+        key = (neutral, f, g) if f < g else (neutral, g, f)
+        found = self._joined.get(key)
+        if found is not None:
+            return found
+        self._steps += 1
+        if self._steps % 2048 == 0:
+            budget.check(len(self.nodes))
+            if len(self._joined) > REMEMBERED:
+                self._joined.clear()
+        (f_level, f_default, f_cases), (g_level, g_default, g_cases) = self.nodes[f], self.nodes[g]
+        level = min(f_level, g_level)
+        if f_level != level:
+            f_default, f_cases = f, ()
+        if g_level != level:
+            g_default, g_cases = g, ()
+        f_at, g_at = dict(f_cases), dict(g_cases)
+        default = self._join(neutral, f_default, g_default, budget)
+        cases = tuple(
+            (c, self._join(neutral, f_at.get(c, f_default), g_at.get(c, g_default), budget))
+            for c in sorted({*f_at, *g_at})
+        )
+        self._joined[key] = found = self._make(level, default, cases)
+        return found
+
+    def _negate(self, f: int) -> int:
+        if f <= TRUE:
+            return TRUE - f
+        found = self._negated.get(f)
+        if found is None:
+            level, default, cases = self.nodes[f]
+            cases = tuple((column, self._negate(node)) for column, node in cases)
+            found = self._make(level, self._negate(default), cases)
+            self._negated[f], self._negated[found] = found, f
+        return found
+
+
+def order_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> tuple[int, ...]:
+    """Inputs near the top of the formulas first.
+
+    A program that takes in one input after the other has the last one on top, and looking at that
+    one first makes compiling linear. Of inputs at the same height the first comes first.
+    """
+    depth: dict[int, int] = dict.fromkeys(roots, 0)
+    height = dict.fromkeys(range(inputs), sys.maxsize)
+    for formula in reversed(table.reachable(roots)):
+        here = depth[formula]
+        if table.kinds[formula] == FACT:
+            position = table.parts[formula][0]
+            height[position] = min(height[position], here)
+        elif table.kinds[formula] >= NOT:
+            for part in table.parts[formula]:
+                depth[part] = min(depth.get(part, sys.maxsize), here + 1)
+    return tuple(sorted(height, key=lambda position: (height[position], position)))
+
+
+@contextlib.contextmanager
+def _deep_enough(levels: int) -> Iterator[None]:
+    """Room for a recursion through this many levels."""
+    before = sys.getrecursionlimit()
+    needed = 3 * levels + 1000
+    if needed > before:
+        sys.setrecursionlimit(needed)
+    try:
+        yield
+    finally:
+        if needed > before:
+            sys.setrecursionlimit(before)
+
+
+Compiler = Callable[[FormulaTable, Sequence[int], Groups, Budget], object]

@@ -1,0 +1,240 @@
+"""Fuzzy logics: a truth value in [0, 1] for each symbol, t-norms and t-conorms.
+
+A t-norm ⊗ is a commutative, associative and monotone "and" with 1 as its identity, and the t-conorm
+a ⊕ b = 1 - (1 - a) ⊗ (1 - b) is the "or" that belongs to it. Negation is 1 - a throughout. Except for
+`MaxProduct`, every algebra here is such a pair, so De Morgan's laws hold. None of them knows which
+facts a value came from: none is exact where facts are shared, and all of them are cheap.
+
+Gradients are finite everywhere. Where a formula has a corner, they are what the classes say.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.errors import InputError
+from dolphin.provenance.contract import Facts, TensorProvenance
+from dolphin.provenance.numbers import ZERO, floor, log1mexp, prob_of_log
+
+SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
+LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
+NEGATION = frozenset({"double-negation", "negated-zero"})
+
+
+class TruthValues(TensorProvenance):
+    """Tags that are the truth values themselves, with 1 - a as negation."""
+
+    def from_probs(self, probs: Tensor) -> Tensor:
+        return probs
+
+    def to_probs(self, tags: Tensor) -> Tensor:
+        return tags
+
+    def negation(self, tags: Tensor) -> Tensor:
+        return 1.0 - tags
+
+
+class LogTruthValues(TensorProvenance):
+    """Tags that are logarithms of truth values, so that products of any length keep theirs."""
+
+    zero = ZERO
+    one_value = 0.0
+
+    def from_facts(self, facts: Facts) -> Tensor:
+        return facts.log_probs
+
+    def from_probs(self, probs: Tensor) -> Tensor:
+        raise AssertionError("starts from logarithms")
+
+    def to_probs(self, tags: Tensor) -> Tensor:
+        return prob_of_log(tags)
+
+    def log_probs(self, tags: Tensor) -> Tensor:
+        return tags
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    def negation(self, tags: Tensor) -> Tensor:
+        return log1mexp(tags)
+
+
+class Godel(TruthValues):
+    """Gödel's logic (`min-max`): a ⊗ b = min(a, b), a ⊕ b = max(a, b).
+
+    The truth of the weakest fact of the best proof. A distributive lattice: facts that occur twice
+    change nothing. Exact where all probabilities are 0 or 1, otherwise a possibility.
+
+    Gradients: 1 for the one fact that decides, 0 for all others, so learning is slow but nothing
+    vanishes or explodes. At a tie the equal candidates share it evenly.
+
+    Cost: O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("min-max"))
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.8), (False, 0.2)]
+    """
+
+    name = "min-max"
+    laws = SEMIRING | LATTICE | NEGATION | {"distributive", "idempotent-mul", "de-morgan"}
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.minimum(a, b)
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        return tags.amax(dim)
+
+    def saturated(self, old: Tensor, new: Tensor) -> bool:
+        return bool((old == new).all())
+
+
+class MaxProduct(LogTruthValues):
+    """Max-product (`viterbi`): a ⊗ b = a·b, a ⊕ b = max(a, b).
+
+    The probability of the likeliest proof, counting a fact as often as it is used. A lower bound of
+    the true probability where no proof uses a fact twice. Tags are logarithms: products of any
+    length keep their value.
+
+    Gradients: those of the one likeliest product, 0 elsewhere; evenly shared at a tie.
+
+    Cost: O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("viterbi"))
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.64), (False, 0.16)]
+    """
+
+    name = "viterbi"
+    laws = SEMIRING | LATTICE | NEGATION | {"distributive"}
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        return tags.amax(dim)
+
+    def saturated(self, old: Tensor, new: Tensor) -> bool:
+        return bool((old == new).all())
+
+
+class NoisyOr(LogTruthValues):
+    """Product and probabilistic sum (`noisy-or`): a ⊗ b = a·b, a ⊕ b = a + b - a·b.
+
+    Exact where summands and factors are all independent. Tags are logarithms: neither a long product
+    nor a long sum of small numbers underflows.
+
+    Gradients: d(⊕)/da_i = Π over the others of (1 - a_j). They die where another summand is near 1,
+    and never pass 1.
+
+    Cost: O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("noisy-or"))
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.6544), (False, 0.2944)]
+    """
+
+    name = "noisy-or"
+    laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        return _NoisyOr.apply(tags, dim)  # type: ignore[no-any-return]
+
+
+class _NoisyOr(torch.autograd.Function):
+    """log(1 - Π (1 - p)) from log p along a dimension.
+
+    Where the sum of all p is below rounding it is that sum. Every derivative is one exponential of
+    a difference of logarithms, so it can't become nan.
+    """
+
+    @staticmethod
+    def forward(ctx, logs: Tensor, dim: int) -> Tensor:  # type: ignore[override]
+        fails = torch.log1p(-logs.exp()).clamp(min=math.log(floor(logs.dtype)))
+        none = fails.sum(dim, keepdim=True)
+        total = logs.logsumexp(dim, keepdim=True)
+        small = total < -16.0 if logs.dtype != torch.float64 else total < -36.0
+        out = torch.where(small, total, torch.log(-torch.expm1(none)))
+        ctx.save_for_backward(logs, fails, torch.where(small, 0.0, none), out, small)
+        ctx.dim = dim
+        return out.squeeze(dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+        logs, fails, none, out, small = ctx.saved_tensors
+        others = none - torch.where(small, 0.0, fails)
+        return grad.unsqueeze(ctx.dim) * (logs - out + others).exp(), None
+
+
+class Lukasiewicz(TruthValues):
+    """Łukasiewicz' logic (`lukasiewicz`): a ⊗ b = max(0, a + b - 1), a ⊕ b = min(1, a + b).
+
+    The least probability that "a and b" can have, whatever the two have to do with each other, and
+    the largest that "a or b" can have.
+
+    Gradients: 1 for every fact or 0 for all. They die where a ⊗ b is 0, which is nearly everywhere
+    for long products of uncertain facts; at the corners themselves they are 1.
+
+    Cost: O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("lukasiewicz"))
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.6), (False, 0.0)]
+    """
+
+    name = "lukasiewicz"
+    laws = (
+        SEMIRING | NEGATION | {"one-absorbs", "excluded-middle", "contradiction", "de-morgan"}
+    )
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a + b - 1.0).clamp(min=0.0)
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        return tags.sum(dim).clamp(max=1.0)
+
+
+class StableProduct(TruthValues):
+    """The stable product of Logic Tensor Networks (`stable-product`), with a small ε:
+
+    a ⊗ b = a'·b' with x' = (1 - ε)·x + ε, and ⊕ = 1 - Π (1 - x") with x" = (1 - ε)·x over all
+    values but 0, if there are at least two.
+
+    Values are a little off, so ⊗ has no identity, nothing is associative, and results depend on how
+    often a value passes through an operation. In exchange no operation has a gradient below about ε,
+    at 0 and at 1 as well.
+
+    Cost: O(B) per combination.
+
+    >>> import dolphin as dl
+    >>> stable = dl.get_provenance("stable-product", epsilon=0.01)
+    >>> d = dl.Distribution([0.0, 1.0], ["tail", "head"], provenance=stable)
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.990001), (False, 0.0197)]
+    """
+
+    name = "stable-product"
+    laws = frozenset({"commutative", "double-negation", "negated-zero"})
+
+    def __init__(self, epsilon: float = 1e-4) -> None:
+        if not isinstance(epsilon, (int, float)) or not 0.0 <= epsilon < 1.0:
+            raise InputError(f"StableProduct: epsilon must lie in [0, 1), got {epsilon!r}.")
+        self.epsilon = float(epsilon)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon}
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        keep, lift = 1.0 - self.epsilon, self.epsilon
+        return (keep * a + lift) * (keep * b + lift)
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        several = (tags != 0.0).sum(dim, keepdim=True) > 1
+        keep = torch.where(several, 1.0 - self.epsilon, 1.0).to(tags.dtype)
+        return 1.0 - (1.0 - keep * tags).prod(dim)

@@ -1,0 +1,256 @@
+"""Further t-norms, each given by its formula and its slope.
+
+A `TNorm` says what a ⊗ b is and what its derivative with respect to a is; ⊕ is its dual,
+a ⊕ b = 1 - (1 - a) ⊗ (1 - b), unless a formula that is better for small numbers is given, and
+¬a = 1 - a. Writing the slope down keeps gradients finite, exact, and defined where formulas are 0/0.
+All slopes lie in [0, 1] for the families and parameters here. Tests compare them with differences.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.errors import InputError
+from dolphin.provenance.fuzzy import NEGATION, SEMIRING, TruthValues
+from dolphin.provenance.numbers import rounding
+
+
+class TNorm(TruthValues):
+    """A t-norm and its dual, from `norm` and `slope`.
+
+    Cost: O(B) per combination; ⊕ of n values is done in log n steps, each for half as many.
+    """
+
+    laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
+
+    @abc.abstractmethod
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        """a ⊗ b."""
+
+    @abc.abstractmethod
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        """d(a ⊗ b)/da, finite everywhere."""
+
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        """a ⊕ b."""
+        return 1.0 - self.norm(1.0 - a, 1.0 - b)
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return _Norm.apply(self, False, *torch.broadcast_tensors(a, b))  # type: ignore[no-any-return]
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        tags = tags.movedim(dim, 0)
+        while len(tags) > 1:
+            half = len(tags) // 2
+            joined = _Norm.apply(self, True, tags[:half], tags[half : 2 * half])
+            tags = torch.cat([joined, tags[2 * half :]]) if len(tags) % 2 else joined
+        return tags[0]
+
+
+class _Norm(torch.autograd.Function):
+    """A t-norm or its dual, with the derivatives that the provenance gives."""
+
+    @staticmethod
+    def forward(ctx, logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.logic, ctx.dual = logic, dual
+        ctx.save_for_backward(a, b)
+        return (logic.conorm(a, b) if dual else logic.norm(a, b)).clamp(0.0, 1.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+        a, b = ctx.saved_tensors
+        if ctx.dual:
+            a, b = 1.0 - a, 1.0 - b
+        return None, None, grad * ctx.logic.slope(a, b), grad * ctx.logic.slope(b, a)
+
+
+class Hamacher(TNorm):
+    """The Hamacher product (`hamacher`): a ⊗ b = ab / (a + b - ab), a ⊕ b = (a + b - 2ab) / (1 - ab).
+
+    Between the product and the minimum. Gradients: (b / (a + b - ab))², which stays near 1 for small
+    a where the product's would be b. At a = b = 0 both slopes are 1/4, as along the diagonal.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=dl.get_provenance("hamacher"))
+    >>> dl.apply(d, d, lambda a, b: a + b).row(0)[0]
+    ('tailtail', 0.333333)
+    """
+
+    name = "hamacher"
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        below = a + b - a * b
+        return torch.where(below > 0.0, a * b / below.where(below > 0.0, torch.ones_like(below)), 0.0)
+
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        below = a + b - a * b
+        share = b / below.where(below > 0.0, torch.ones_like(below))
+        return torch.where(below > 0.0, share.clamp(max=1.0).square(), 0.25)
+
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        below = 1.0 - a * b
+        above = a * (1.0 - b) + b * (1.0 - a)
+        return torch.where(below > 0.0, above / below.where(below > 0.0, torch.ones_like(below)), 1.0)
+
+
+class NilpotentMinimum(TNorm):
+    """The nilpotent minimum (`nilpotent`): a ⊗ b = min(a, b) if a + b > 1, else 0.
+
+    a ⊕ b = max(a, b) if a + b < 1, else 1. Gödel's logic with the law of contradiction. It jumps at
+    a + b = 1. Gradients: 1 for the smaller one, a half each at a tie, and 0 where the value is 0:
+    they die wherever a fact is doubted as much as its opposite.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("nilpotent"))
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.8), (False, 0.0)]
+    """
+
+    name = "nilpotent"
+    laws = TNorm.laws | {"excluded-middle", "contradiction"}
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(a + b > 1.0 + rounding(a.dtype), torch.minimum(a, b), 0.0)
+
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        decides = torch.where(a == b, 0.5, (a < b).to(a.dtype))
+        return torch.where(a + b > 1.0 + rounding(a.dtype), decides, 0.0)
+
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(a + b < 1.0 - rounding(a.dtype), torch.maximum(a, b), 1.0)
+
+
+class Yager(TNorm):
+    """Yager's family (`yager`): a ⊕ b = min(1, ‖(a, b)‖_p) and a ⊗ b = max(0, 1 - ‖(1 - a, 1 - b)‖_p).
+
+    p = 1 is Łukasiewicz' logic, p → ∞ Gödel's. Gradients: ((1 - a) / ‖(1 - a, 1 - b)‖)^(p - 1), so the
+    smaller value gets more; 0 where a ⊗ b is 0, as in Łukasiewicz' logic but later the larger p is.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("yager", p=2))
+    >>> dl.union(d, d).row(0)
+    [('tail', 0.282843), ('head', 1.0)]
+    """
+
+    name = "yager"
+
+    def __init__(self, p: float = 2.0) -> None:
+        if not isinstance(p, (int, float)) or not 1.0 <= p < math.inf:
+            raise InputError(f"Yager: p must be at least 1, got {p!r}.")
+        self.p = float(p)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"p": self.p}
+
+    def _length(self, a: Tensor, b: Tensor) -> Tensor:
+        """‖(a, b)‖_p, scaled by the larger one so that no power underflows."""
+        larger = torch.maximum(a, b)
+        ratio = torch.minimum(a, b) / larger.clamp(min=torch.finfo(a.dtype).tiny)
+        return larger * (1.0 + ratio**self.p) ** (1.0 / self.p)
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        return (1.0 - self._length(1.0 - a, 1.0 - b)).clamp(min=0.0)
+
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        length = self._length(1.0 - a, 1.0 - b)
+        share = (1.0 - a) / length.where(length > 0.0, torch.ones_like(length))
+        share = torch.where(length > 0.0, share, 0.5 ** (1.0 / self.p))  # a = b = 1: as at any tie
+        return torch.where(length <= 1.0, share ** (self.p - 1.0), 0.0)
+
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._length(a, b).clamp(max=1.0)
+
+
+class SchweizerSklar(TNorm):
+    """Schweizer and Sklar's family (`schweizer-sklar`): a ⊗ b = max(0, a^p + b^p - 1)^(1/p), p ≤ 1.
+
+    p = 1 is Łukasiewicz' logic, p → 0 the product, p = -1 the Hamacher product, p → -∞ Gödel's logic:
+    one parameter between "every fact counts" and "the weakest decides". Gradients: (a ⊗ b / a)^(1 - p).
+
+    >>> import dolphin as dl
+    >>> logic = dl.get_provenance("schweizer-sklar", p=-1)
+    >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=logic)
+    >>> dl.apply(d, d, lambda a, b: a + b).row(0)[0]
+    ('tailtail', 0.333333)
+    """
+
+    name = "schweizer-sklar"
+
+    def __init__(self, p: float = -2.0) -> None:
+        if not isinstance(p, (int, float)) or not -math.inf < p <= 1.0:
+            raise InputError(f"SchweizerSklar: p must be a number of at most 1, got {p!r}.")
+        self.p = float(p)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"p": self.p}
+
+    def _share(self, a: Tensor, b: Tensor) -> Tensor:
+        """(a ⊗ b) / a, also at a = 0."""
+        if self.p == 0.0:
+            return b
+        if self.p > 0.0:
+            power = (a**self.p + b**self.p - 1.0).clamp(min=0.0) ** (1.0 / self.p)
+            return torch.where(a > 0.0, power / a.where(a > 0.0, torch.ones_like(a)), 0.0)
+        smaller, larger = torch.minimum(a, b), torch.maximum(a, b)
+        ratio = smaller / larger.where(larger > 0.0, torch.ones_like(larger))
+        ratio = torch.where(larger > 0.0, ratio, 1.0)
+        scale = (1.0 + ratio**-self.p - smaller**-self.p) ** (1.0 / self.p)
+        return torch.where(a <= b, 1.0, b / a.where(a > b, torch.ones_like(a))) * scale
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        return a * self._share(a, b)
+
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        if self.p == 0.0:
+            return b
+        share = self._share(a, b)
+        slope = share.clamp(0.0, 1.0) ** (1.0 - self.p)
+        return slope if self.p < 1.0 else (share > 0.0).to(a.dtype)
+
+
+class Frank(TNorm):
+    """Frank's family (`frank`): a ⊗ b = log_s(1 + (s^a - 1)(s^b - 1) / (s - 1)), s > 0.
+
+    s → 0 is Gödel's logic, s → 1 the product, s → ∞ Łukasiewicz'. The families for which
+    a ⊗ b + a ⊕ b = a + b, as for probabilities. Gradients are smooth and strictly between 0 and 1
+    inside, small where a ⊗ b is.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=dl.get_provenance("frank", s=1))
+    >>> dl.union(d, d).row(0)
+    [('tail', 0.75), ('head', 0.75)]
+    """
+
+    name = "frank"
+
+    def __init__(self, s: float = 10.0) -> None:
+        if not isinstance(s, (int, float)) or not 0.0 < s < 1e6:
+            raise InputError(f"Frank: s must lie between 0 and 1,000,000, got {s!r}.")
+        self.s = float(s)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"s": self.s}
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        if self.s == 1.0:
+            return a * b
+        base = math.log(self.s)
+        inner = torch.expm1(base * a) * torch.expm1(base * b) / math.expm1(base)
+        return torch.log1p(inner) / base
+
+    def slope(self, a: Tensor, b: Tensor) -> Tensor:
+        if self.s == 1.0:
+            return b
+        base = math.log(self.s)
+        first, second = torch.expm1(base * a), torch.expm1(base * b)
+        return (1.0 + first) * second / (math.expm1(base) + first * second)
+
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b - self.norm(a, b)

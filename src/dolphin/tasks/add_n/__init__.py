@@ -1,0 +1,1 @@
+"""AddN: read two N-digit numbers, knowing only their sum."""

@@ -1,0 +1,1 @@
+"""ProductN: read N handwritten digits, knowing only their product."""

@@ -1,0 +1,1 @@
+"""SumN: read N handwritten digits, knowing only their sum."""

@@ -1,0 +1,131 @@
+"""Options that every task has, as one typed dataclass; tasks add their own by inheriting."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import dolphin as dl
+
+
+class OptionError(dl.DolphinError, ValueError):
+    """An option is wrong, or contradicts another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train. Everything that changes the result is here, and is kept with the run."""
+
+    epochs: int = 10
+    """Passes over the training samples."""
+    batch: int = 64
+    """Samples a step, over all processes together."""
+    lr: float = 1e-3
+    """Adam's step size at the start."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """Keep the step size, or let it fall to zero along a cosine."""
+    seed: int = 0
+    """Fixes the initial weights, the order of samples and all other noise."""
+    provenance: str = "damp"
+    """How uncertainty is combined: damp, dtkp-am, or another name of dolphin.get_provenance."""
+    k: int | None = None
+    """Proofs kept of each symbol; only for provenances that keep proofs."""
+    loss: Literal["nll", "bce"] = "nll"
+    """Likelihood of the label, or binary cross-entropy over all results (dolphin.losses)."""
+    train_samples: int | None = None
+    """Use at most so many training samples."""
+    test_samples: int | None = None
+    """Use at most so many test samples (and validation samples)."""
+    data_dir: Path | None = None
+    """Folder to read the data from (default: $DOLPHIN_DATA, the cache, then the network)."""
+    download: bool = True
+    """Whether data may be fetched from the network."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 runs the network in mixed precision; programs always compute in fp32."""
+    threads: int | None = None
+    """CPU threads of each process (default: PyTorch's choice)."""
+    out: Path | None = None
+    """Run folder (default: runs/ and the main options)."""
+    resume: bool = False
+    """Continue the run in the folder --out where it stopped."""
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything is loaded."""
+        for name in ("epochs", "batch", "lr", "k", "train_samples", "test_samples", "threads"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise OptionError(f"{_flag(name)} must be greater than 0, got {value}.")
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"--seed must not be negative, got {self.seed}.")
+        if self.resume and self.out is None:
+            raise OptionError("--resume needs --out, the folder of the run to continue.")
+        self.make_provenance()
+
+    def make_provenance(self) -> dl.Provenance:
+        """The provenance that the options name."""
+        plain = dl.get_provenance(self.provenance)
+        if self.k is None:
+            return plain
+        if "k" not in plain.parameters():
+            raise OptionError(
+                f"--k counts proofs, and --provenance {self.provenance} keeps none. Leave out --k, "
+                "or choose --provenance dtkp-am."
+            )
+        return dl.get_provenance(self.provenance, k=self.k)
+
+    def make_loss(self) -> Any:
+        """The loss function that the options name."""
+        return {"nll": dl.nll_loss, "bce": dl.bce_loss}[self.loss]
+
+    def label(self) -> str:
+        """The main options in a few characters, to name a run folder."""
+        return f"{self.provenance}-seed{self.seed}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Every option as plain JSON values."""
+        return {
+            field.name: str(value) if isinstance(value, Path) else value
+            for field in dataclasses.fields(self)
+            for value in [getattr(self, field.name)]
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """The options that `as_json` wrote; unknown or missing ones are refused."""
+        types_ = typing.get_type_hints(cls)
+        names = {field.name for field in dataclasses.fields(cls)}
+        if set(values) != names:
+            odd = ", ".join(sorted(set(values) ^ names))
+            raise OptionError(f"the stored options don't fit this version of dolphin: {odd}.")
+        made = {
+            name: Path(value) if value is not None and _holds_path(types_[name]) else value
+            for name, value in values.items()
+        }
+        return cls(**made)
+
+    def differences(self, other: TrainConfig) -> list[str]:
+        """What in `other` would make it another run than this one."""
+        free = {"resume", "out", "threads", "device", "data_dir", "download"}
+        if self.schedule == "constant":
+            free.add("epochs")
+        mine, theirs = self.as_json(), other.as_json()
+        return [
+            f"{_flag(name)} {theirs.get(name)} (the run has {value})"
+            for name, value in mine.items()
+            if name not in free and theirs.get(name) != value
+        ]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _holds_path(hint: Any) -> bool:
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return Path in members

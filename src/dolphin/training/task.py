@@ -1,0 +1,118 @@
+"""What a task is to the trainer: data, a network, a program, and how to look at the outcome."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from dolphin.training.config import TrainConfig
+from dolphin.training.noise import Noise
+
+Outputs = tuple[Tensor, ...]
+"""What the network says about a batch: the tensors between the neural and the symbolic part."""
+
+B = TypeVar("B")
+C = TypeVar("C", bound=TrainConfig)
+
+
+class Samples(Protocol[B]):
+    """One split of the data, in memory."""
+
+    def __len__(self) -> int: ...
+
+    def reads(self, index: Tensor) -> int:
+        """How many inputs (images) the network reads for these samples."""
+        ...
+
+    def batch(self, index: Tensor, noise: Noise | None = None) -> B:
+        """These samples; `noise` is given while training, for augmentation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Data(Generic[B]):
+    """The three splits, and a sentence that says where they came from."""
+
+    train: Samples[B]
+    validation: Samples[B]
+    test: Samples[B]
+    source: str
+
+
+class Task(abc.ABC, Generic[C, B]):
+    """A program behind a network, and the data that both are tried on.
+
+    The trainer calls `read` (neural), then `losses` (symbolic) on detached outputs, so that it can
+    time the two parts apart.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    config_class: ClassVar[type[TrainConfig]]
+
+    def __init__(self, config: C) -> None:
+        self.config = config
+        self.provenance = config.make_provenance()
+
+    # -- the parts ---------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def data(self) -> Data[B]:
+        """Load or make the three splits."""
+
+    @classmethod
+    @abc.abstractmethod
+    def whereabouts(cls) -> str:
+        """Where the data would come from now, without fetching it."""
+
+    @abc.abstractmethod
+    def network(self) -> nn.Module:
+        """The perception, freshly initialised."""
+
+    @abc.abstractmethod
+    def read(self, network: nn.Module, batch: B) -> Outputs:
+        """The neural part: what the network says about a batch."""
+
+    @abc.abstractmethod
+    def losses(self, outputs: Outputs, batch: B) -> Tensor:
+        """The symbolic part: one loss a row, (B,)."""
+
+    @abc.abstractmethod
+    def answers(self, outputs: Outputs, batch: B) -> list[Any]:
+        """The program's likeliest result for each row."""
+
+    @abc.abstractmethod
+    def right(self, answers: Sequence[Any], batch: B) -> list[bool]:
+        """Which answers are right."""
+
+    # -- looking at it -----------------------------------------------------------------------------
+
+    def guesses(self, outputs: Outputs, batch: B) -> list[Any]:
+        """A quick answer, to show progress while training; by default the real one."""
+        return self.answers(outputs, batch)
+
+    @property
+    @abc.abstractmethod
+    def classes(self) -> Sequence[str]:
+        """What the network tells apart."""
+
+    @abc.abstractmethod
+    def perceived(self, outputs: Outputs, batch: B) -> tuple[Tensor, Tensor]:
+        """(read, true), class numbers of every input of the batch, for accuracy and confusions."""
+
+    @abc.abstractmethod
+    def draw(self, outputs: Outputs, answers: Sequence[Any], batch: B, path: Path) -> None:
+        """Draw a sheet of samples with what was read and answered."""
+
+    @abc.abstractmethod
+    def pictures(self, paths: Sequence[Path]) -> B:
+        """Pictures that a user gives, as a batch of one row."""
+
+    @abc.abstractmethod
+    def describe(self, outputs: Outputs, batch: B) -> list[str]:
+        """Lines that tell what was read in the first row, the result, and why."""

@@ -1,0 +1,138 @@
+"""Losses: values against the definitions, gradients, and rows that can't reach their target."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dolphin as dl
+
+LOSSES = [dl.nll_loss, dl.bce_loss]
+PROVENANCES = [dl.DAMP(), dl.TopKProofs(k=3)]
+
+
+def digits(logits, provenance=None):
+    return dl.Distribution.from_logits(logits, range(logits.shape[1]), provenance=provenance)
+
+
+@pytest.mark.parametrize("provenance", PROVENANCES, ids=repr)
+def test_nll_is_cross_entropy_on_an_input(provenance):
+    logits = torch.randn(6, 5, requires_grad=True)
+    targets = torch.randint(0, 5, (6,))
+    loss = dl.nll_loss(digits(logits, provenance), targets)
+    expected = F.cross_entropy(logits, targets)
+    torch.testing.assert_close(loss, expected)
+    ours, theirs = torch.autograd.grad(loss, logits)[0], torch.autograd.grad(expected, logits)[0]
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("provenance", PROVENANCES, ids=repr)
+def test_bce_is_binary_cross_entropy_over_all_results(provenance):
+    logits = torch.randn(6, 5, requires_grad=True)
+    targets = torch.randint(0, 5, (6,))
+    loss = dl.bce_loss(digits(logits, provenance), targets, reduction="none")
+    wanted = F.one_hot(targets, 5).float()
+    expected = F.binary_cross_entropy(logits.softmax(1), wanted, reduction="none").sum(1)
+    torch.testing.assert_close(loss, expected)
+    ours = torch.autograd.grad(loss.sum(), logits)[0]
+    theirs = torch.autograd.grad(expected.sum(), logits)[0]
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rows_with_their_own_symbols_give_the_same(loss):
+    probs = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
+    shared = dl.Distribution(probs, "abc")
+    rows = dl.Distribution.from_rows([("cab", probs[0, [2, 0, 1]]), ("abc", probs[1])])
+    torch.testing.assert_close(
+        loss(shared, ["a", "c"], reduction="none"), loss(rows, ["a", "c"], reduction="none")
+    )
+
+
+def test_absent_symbols_of_shorter_rows_cost_nothing():
+    d = dl.Distribution.from_rows([("abc", [0.2, 0.3, 0.5]), ("a", [1.0])])
+    assert dl.bce_loss(d, ["a", "a"], reduction="none")[1] == 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_reductions(loss, reduction):
+    d = dl.Distribution([[0.25, 0.75], [0.5, 0.5]], "ab")
+    each = loss(d, ["a", "b"], reduction="none")
+    assert each.shape == (2,)
+    torch.testing.assert_close(loss(d, ["a", "b"], reduction=reduction), getattr(each, reduction)())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_match_counts_all_symbols_that_are_close(loss):
+    d = dl.Distribution([[0.2, 0.3, 0.5]], [0.3, 0.1 + 0.2, 1.0])
+    found = loss(d, [0.3], match=lambda a, b: abs(a - b) < 0.01)
+    expected = -math.log(0.5) * (1 if loss is dl.nll_loss else 2)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_row_out_of_reach_teaches_only_through_bce():
+    logits = torch.zeros(1, 4, requires_grad=True)
+    nll = dl.nll_loss(digits(logits), [99])
+    assert 60 < nll.item() < 80
+    assert torch.autograd.grad(nll, logits, allow_unused=True)[0].abs().sum() == 0
+    biased = torch.tensor([[2.0, 0.0, 0.0]], requires_grad=True)
+    gradient = torch.autograd.grad(dl.bce_loss(digits(biased), [99]), biased)[0]
+    assert gradient[0, 0] > 0  # the likeliest wrong symbol goes down
+
+
+def test_tiny_likelihoods_keep_their_gradient():
+    logits = torch.zeros(2, 200, 10, requires_grad=True)
+    total = digits(logits[:, 0])
+    for place in range(1, 200):
+        total = total + digits(logits[:, place])
+    loss = dl.nll_loss(total, [0, 1800])  # 10 ** -200 each
+    assert loss.item() == pytest.approx(200 * math.log(10), rel=1e-4)
+    gradient = torch.autograd.grad(loss, logits)[0]
+    assert gradient.isfinite().all()
+    assert (gradient.abs().sum(2) > 0.1).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("provenance", PROVENANCES, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_finite_at_certainty_right_and_wrong(loss, provenance, dtype):
+    for target in (0, 1):
+        probs = torch.tensor([[1.0, 0.0]], dtype=dtype, requires_grad=True)
+        value = loss(dl.Distribution(probs, [0, 1], provenance=provenance), [target])
+        gradient = torch.autograd.grad(value, probs)[0]
+        assert value.isfinite()
+        assert gradient.isfinite().all()
+        if loss is dl.bce_loss and target == 1:
+            assert gradient[0, 0] > 0  # certain and wrong: pushed down, not left alone
+
+
+def test_gradients_in_double_precision(float64):
+    def loss(logits):
+        a, b = digits(logits[:, :4]), digits(logits[:, 4:])
+        return dl.bce_loss(a + b, [3, 0]) + dl.nll_loss(a * b, [2, 0])
+
+    logits = torch.randn(2, 8, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, logits)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_empty_result_is_out_of_reach(loss):
+    d = dl.filter(dl.Distribution([[0.5, 0.5]], "ab"), lambda s: False)
+    assert loss(d, ["a"]).isfinite()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_wrong_arguments(loss):
+    d = dl.Distribution([[0.5, 0.5]], "ab")
+    with pytest.raises(dl.DolphinError, match="first argument must be a Distribution"):
+        loss(torch.ones(2), ["a"])
+    with pytest.raises(dl.DolphinError, match="reduction must be"):
+        loss(d, ["a"], reduction="median")
+    with pytest.raises(dl.DolphinError, match="2 targets for 1 rows"):
+        loss(d, ["a", "b"])
+    with pytest.raises(dl.DolphinError, match="match raised TypeError"):
+        loss(d, ["a"], match=lambda a, b: a - b)
