@@ -17,6 +17,7 @@ from dolphin.operations import (
     sample,
     union,
 )
+from dolphin.profiling import profile
 from dolphin.provenance import DAMP, Provenance, TopKProofs, get_provenance
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "get_probs",
     "get_provenance",
     "negate",
+    "profile",
     "nll_loss",
     "sample",
     "settings",

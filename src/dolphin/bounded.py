@@ -12,7 +12,9 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """At most `limit` entries; the least recently used one goes first.
+    """Entries of at most `limit` in total weight; the least recently used one goes first.
+
+    Every entry weighs 1 unless `weigh` says otherwise. The newest always stays.
 
     >>> squares = BoundedCache(limit=2)
     >>> [squares.get_or_make(n, lambda n=n: n * n) for n in (3, 4, 3, 5)]
@@ -21,8 +23,10 @@ class BoundedCache(Generic[K, V]):
     (2, 1, 3)
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
         self.limit = limit
+        self.weigh = weigh
+        self.weight = 0
         self.hits = 0
         self.misses = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
@@ -44,10 +48,13 @@ class BoundedCache(Generic[K, V]):
     def put(self, key: K, value: V) -> V:
         """Store `value`, unless another thread was faster: then return what it stored."""
         with self._lock:
-            stored = self._entries.setdefault(key, value)
-            while len(self._entries) > self.limit:
-                self._entries.popitem(last=False)
-            return stored
+            if key in self._entries:
+                return self._entries[key]
+            self._entries[key] = value
+            self.weight += self.weigh(value)
+            while self.weight > self.limit and len(self._entries) > 1:
+                self.weight -= self.weigh(self._entries.popitem(last=False)[1])
+            return value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         value = self.get(key)
@@ -57,4 +64,5 @@ class BoundedCache(Generic[K, V]):
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
+            self.weight = 0
             self.hits = self.misses = 0

@@ -114,7 +114,7 @@ class Contraction:
         starts = np.cumsum(counts) - counts
         largest = int(counts.max(initial=0))
         filled = bool((counts > 0).all())
-        if filled and largest * self.groups <= 2 * self.combinations + 4096:
+        if self.groups and filled and largest * self.groups <= 2 * self.combinations + 4096:
             bucket = self._bucket(np.arange(self.groups), counts, starts, order)
             return (bucket,), None
         classes = np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)

@@ -188,10 +188,12 @@ class Distribution:
 
     @property
     def batch_size(self) -> int:
+        """The number of rows, B."""
         return self._batch
 
     @property
     def provenance(self) -> Provenance:
+        """The algebra of the tags."""
         return self._provenance
 
     @property

@@ -9,7 +9,9 @@ What can't be told cheaply is not remembered: a cache that lies is worse than no
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import types
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.profiling import active_profile
 from dolphin.symbols import SymbolTable, kind
 
 _PLAIN = frozenset({int, str, bool, bytes, type(None), complex, type(Ellipsis)})
@@ -70,15 +73,24 @@ def fingerprint(function: Callable[..., Any]) -> Hashable | None:
         return None
 
 
+# Code that reads these can reach state that is not visible in its names.
+_DYNAMIC = frozenset(
+    {"getattr", "vars", "globals", "locals", "eval", "exec", "__dict__", "__getattribute__"}
+)
+_MISSING = object()
+
+
 @functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
-    """All names that `code` or code nested in it reads as globals or attributes, as a set and
-    in a stable order. `co_names` doesn't tell globals from attributes: reading too many is safe."""
+def _names(code: types.CodeType) -> frozenset[str]:
+    """All names that `code` or code nested in it reads, as globals or as attributes.
+
+    `co_names` doesn't tell the two apart: reading too many is safe.
+    """
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names |= _names(constant)[0]
-    return frozenset(names), tuple(sorted(names))
+            names |= _names(constant)
+    return frozenset(names)
 
 
 class _Reader:
@@ -91,43 +103,54 @@ class _Reader:
 
     def function(self, function: Any) -> Hashable:
         if isinstance(function, types.FunctionType):
-            self.package = self.package or function.__module__.partition(".")[0]
+            self.package = self.package or _package(function)
             return self._python(function)
-        if isinstance(function, types.MethodType):
-            names = _names(function.__func__.__code__) if _is_python(function.__func__) else None
-            owner = self._object(function.__self__, names[1] if names else ())
-            return ("method", self.function(function.__func__), owner)
+        if isinstance(function, types.MethodType) and _is_python(function.__func__):
+            self.package = self.package or _package(function.__func__)
+            names = _names(function.__func__.__code__)
+            return ("method", self._python(function.__func__), self.value(function.__self__, names))
         if isinstance(function, functools.partial):
+            inner = self.function(function.func)
+            code = getattr(function.func, "__code__", None)
+            names = frozenset() if code is None else _names(code)
             parts = (function.args, tuple(sorted(function.keywords.items())))
-            return ("partial", self.function(function.func), self.value(parts, ()))
-        if isinstance(function, type) or not _is_python(getattr(type(function), "__call__", None)):
+            return ("partial", inner, self.value(parts, names))
+        if isinstance(function, types.BuiltinMethodType):
+            owner = function.__self__
+            if owner is None or isinstance(owner, types.ModuleType):
+                return _Same(function)
+            return ("built-in method", function.__name__, self.value(owner, frozenset()))
+        call = None if isinstance(function, type) else getattr(type(function), "__call__", None)
+        if not _is_python(call):
             return _Same(function)
-        call = type(function).__call__
-        return ("callable", self._python(call), self._object(function, _names(call.__code__)[1]))
+        self.package = self.package or _package(call)
+        return ("callable", self._python(call), self.value(function, _names(call.__code__)))
 
     def _python(self, function: types.FunctionType) -> Hashable:
         if id(function) in self.seen:  # recursion: already part of this fingerprint
             return ("again", function.__qualname__)
         self.seen.add(id(function))
         code = function.__code__
-        names = _names(code)[1]
-        scope = function.__globals__
+        names = _names(code)
+        if not _DYNAMIC.isdisjoint(names):
+            raise _Unknown
         cells = []
         for cell in function.__closure__ or ():
             try:
                 cells.append(self.value(cell.cell_contents, names))
             except ValueError:  # a name that is not bound yet
                 cells.append("empty cell")
+        scope = function.__globals__
         return (
             code,
             tuple(cells),
             self.value(function.__defaults__, names),
             self.value(tuple(sorted((function.__kwdefaults__ or {}).items())), names),
-            tuple(self.value(scope[name], names) for name in names if name in scope),
+            tuple((name, self.value(scope[name], names)) for name in sorted(names & scope.keys())),
         )
 
-    def value(self, value: Any, names: Sequence[str]) -> Hashable:
-        """By content where that is plain, else by identity and the attributes in `names`."""
+    def value(self, value: Any, names: frozenset[str]) -> Hashable:
+        """By content where that is plain, else by identity and the attributes that are read."""
         self.left -= 1
         if self.left < 0:
             raise _Unknown
@@ -141,47 +164,85 @@ class _Reader:
         if cls in (set, frozenset):
             return (cls, frozenset(self.value(item, names) for item in value))
         if cls is dict:
-            items = (
-                (self.value(key, names), self.value(item, names)) for key, item in value.items()
-            )
-            return (cls, tuple(items))
+            pairs = value.items()
+            return (cls, *((self.value(k, names), self.value(v, names)) for k, v in pairs))
         if cls is np.ndarray:
             if value.nbytes > 4096 or value.dtype.hasobject:
                 raise _Unknown
             return (cls, value.dtype.str, value.shape, value.tobytes())
         if isinstance(value, np.generic):
             return (cls, value.tobytes())
-        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
-            return self._helper(value)
-        return self._object(value, names)
-
-    def _helper(self, function: Any) -> Hashable:
-        """A function that the user's function may call. Those of the same package are read like
-        the function itself, because their globals may change too; a library's count by identity."""
-        module = getattr(function, "__module__", None) or self.package
-        if isinstance(function, types.FunctionType) and module.partition(".")[0] != self.package:
-            return _Same(function)
-        return self.function(function)
-
-    def _object(self, value: Any, names: Sequence[str]) -> Hashable:
+        if isinstance(value, types.FunctionType):
+            # The globals of the user's own helpers may change as well; a library's don't.
+            return self._python(value) if _package(value) == self.package else _Same(value)
+        if isinstance(value, (types.MethodType, types.BuiltinMethodType, functools.partial)):
+            return self.function(value)
         if hasattr(value, "data_ptr"):  # a tensor: it can change in place without a trace
             raise _Unknown
+        return self._object(value, names)
+
+    def _object(self, value: Any, names: frozenset[str]) -> Hashable:
         if id(value) in self.seen:
             return _Same(value)
         self.seen.add(id(value))
-        attributes = getattr(value, "__dict__", None)
-        if not attributes:
-            slots = [n for n in names if n in getattr(type(value), "__slots__", ())]
-            attributes = {n: getattr(value, n, None) for n in slots}
-        read = tuple(
-            (name, self._attribute(attributes[name], names)) for name in names if name in attributes
-        )
-        return (_Same(value), read)
+        cls = value if isinstance(value, type) else type(value)
+        attributes = getattr(value, "__dict__", {})
+        own = (cls.__module__ or "").partition(".")[0] == self.package
+        network = "_parameters" in attributes
+        if own:
+            names = _with_methods(cls, names)
+        read = []
+        # An object of the user's own counts with all its state; a network, which has too much of
+        # it, and what belongs to a library, with the attributes that the code names.
+        everything = own and not network and not isinstance(value, type)
+        for name in sorted(attributes.keys() if everything else names & attributes.keys()):
+            read.append((name, self.value(attributes[name], names)))
+        if network:
+            for store in ("_parameters", "_buffers", "_modules"):
+                for name in sorted(names & attributes[store].keys()):
+                    read.append((name, self.value(attributes[store][name], names)))
+        if own:
+            for name in sorted(names - attributes.keys()):
+                read.extend(self._class_attribute(value, cls, name, names))
+        return (_Same(value), tuple(read))
 
-    def _attribute(self, value: Any, names: Sequence[str]) -> Hashable:
-        if hasattr(value, "data_ptr"):
-            raise _Unknown
-        return self.value(value, names)
+    def _class_attribute(
+        self, value: Any, cls: type, name: str, names: frozenset[str]
+    ) -> list[Hashable]:
+        found = inspect.getattr_static(cls, name, _MISSING)
+        if found is _MISSING:
+            return []
+        function = _function_of(found)
+        if function is not None:
+            return [(name, self.value(function, names))]
+        if isinstance(found, types.MemberDescriptorType):  # a slot
+            found = getattr(value, name, None)
+        return [(name, self.value(found, names))]
+
+
+def _with_methods(cls: type, names: frozenset[str]) -> frozenset[str]:
+    """The names, and those that the methods and properties among them read in turn."""
+    reached: set[str] = set()
+    waiting = {*names, "__call__"}
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        function = _function_of(inspect.getattr_static(cls, name, None))
+        if function is not None and _package(function) == cls.__module__.partition(".")[0]:
+            waiting |= _names(function.__code__) - reached
+    return frozenset(reached)
+
+
+def _function_of(attribute: Any) -> types.FunctionType | None:
+    """The Python function behind a method or property, if there is one."""
+    if isinstance(attribute, property):
+        attribute = attribute.fget
+    attribute = getattr(attribute, "__func__", attribute)
+    return attribute if isinstance(attribute, types.FunctionType) else None
+
+
+def _package(function: types.FunctionType) -> str:
+    return (function.__module__ or "").partition(".")[0]
 
 
 def _is_python(function: Any) -> bool:
@@ -225,8 +286,10 @@ def evaluate(
     if missing:
         arguments = zip(*(column[missing].tolist() for column in columns), strict=True)
         call = _Call(operation, function, condition, table)
-        for place, numbers in zip(missing, arguments, strict=True):
-            results[place] = memo[keys[place]] = call(numbers)
+        active = active_profile()
+        with contextlib.nullcontext() if active is None else active.functions(len(missing)):
+            for place, numbers in zip(missing, arguments, strict=True):
+                results[place] = memo[keys[place]] = call(numbers)
         if key is not None:
             table.remembered += len(memo) - before
     found = np.array(results, dtype=np.int64)

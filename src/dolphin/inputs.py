@@ -30,6 +30,26 @@ class Given:
     batch: int
 
 
+@dataclass(frozen=True)
+class SharedLabels:
+    """Names of facts whose symbols are the same in all rows."""
+
+    symbols: tuple[Any, ...]
+
+    def __call__(self, column: int, row: int) -> Any:
+        return self.symbols[column]
+
+
+@dataclass(frozen=True)
+class RowLabels:
+    """Names of facts whose symbols differ from row to row."""
+
+    domain: RowSymbols
+
+    def __call__(self, column: int, row: int) -> Any:
+        return self.domain.table.symbols[self.domain.numbers[row, column]]
+
+
 def read(
     operation: str,
     numbers: Any,
@@ -72,14 +92,14 @@ def read(
         facts = Facts(
             log_probs=_normalise(columns, exclusive, groups).contiguous(),
             groups=groups,
-            label=lambda column, row: names[column],
+            label=SharedLabels(names),
         )
     else:
         columns = columns.contiguous()
         facts = Facts(
             log_probs=safe_log(columns),
             groups=groups,
-            label=lambda column, row: names[column],
+            label=SharedLabels(names),
             probs=columns,
         )
     return Given(members, facts, tensor.shape[0])
@@ -130,7 +150,7 @@ def read_rows(
     facts = Facts(
         log_probs=torch.where(present, safe_log(columns), ZERO),
         groups=read_groups(operation, exclusive, width),
-        label=lambda column, row: domain.table.symbols[domain.numbers[row, column]],
+        label=RowLabels(domain),
         probs=columns,
     )
     return Given(domain, facts, len(numbers))

@@ -9,10 +9,11 @@ from dolphin.plans import caches
 
 
 class CacheInfo(NamedTuple):
-    """What is remembered, and how much may be."""
+    """What is remembered, and how much may be. A plan weighs 1000 and one per combination."""
 
     plans: int
-    max_plans: int
+    plan_weight: int
+    max_plan_weight: int
     hits: int
     misses: int
     symbols: int
@@ -36,7 +37,8 @@ def cache_info() -> CacheInfo:
     limits = current_settings()
     return CacheInfo(
         plans=len(caches.plans),
-        max_plans=caches.plans.limit,
+        plan_weight=caches.plans.weight,
+        max_plan_weight=caches.plans.limit,
         hits=caches.plans.hits,
         misses=caches.plans.misses,
         symbols=len(caches.table),

@@ -24,6 +24,7 @@ from dolphin.plans import (
     make_plan,
     union_plan,
 )
+from dolphin.profiling import active_profile, profiled
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbols import Symbols
 
@@ -108,6 +109,7 @@ def _itself(symbol: Any) -> Any:
     return symbol
 
 
+@profiled()
 def union(*distributions: Distribution) -> Distribution:
     """All symbols of all operands; the tags of common symbols are ⊕-ed.
 
@@ -132,6 +134,7 @@ def union(*distributions: Distribution) -> Distribution:
     return _run(plan, [provenance.concat(tags)], provenance, batch)
 
 
+@profiled(tags=True)
 def negate(distribution: Distribution) -> Distribution:
     """The same symbols with negated tags: how likely each of them does *not* hold.
 
@@ -208,6 +211,7 @@ def _row(d: Distribution, row: int) -> list[Any]:
     return list(domain.members) if isinstance(domain, Symbols) else domain.row(row)
 
 
+@profiled(tags=True)
 def sample(
     distribution: Distribution,
     k: int,
@@ -269,6 +273,7 @@ def _keep(d: Distribution, places: np.ndarray) -> Distribution:
     return Distribution._make(RowSymbols(table, numbers), tags, d._provenance, d._batch)
 
 
+@profiled(tags=True)
 def get_probs(distribution: Distribution, symbols: Iterable[Any] | None = None) -> Tensor:
     """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
 
@@ -282,6 +287,7 @@ def get_probs(distribution: Distribution, symbols: Iterable[Any] | None = None) 
     return distribution._read("get_probs", symbols, logs=False)
 
 
+@profiled(tags=True)
 def get_logits(distribution: Distribution, symbols: Iterable[Any] | None = None) -> Tensor:
     """Log-probabilities (B, N), for `F.cross_entropy` or `F.nll_loss`; columns as in `get_probs`.
 
@@ -332,6 +338,15 @@ def stack(distributions: Sequence[Distribution]) -> Distribution:
 
 
 def _combine(task: Task, operands: Sequence[Distribution], where: Any) -> Distribution:
+    active = active_profile()
+    if active is None:
+        return _combined(task, operands, where)
+    shown = task.condition if task.operation == "filter" else task.function
+    with active.operation(task.operation, shown):
+        return _combined(task, operands, where)
+
+
+def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distribution:
     provenance, batch = _check(task.operation, operands)
     mask = None if where is None else _mask(task.operation, where, batch)
     domains = [d._domain for d in operands]
@@ -353,12 +368,20 @@ def _combine(task: Task, operands: Sequence[Distribution], where: Any) -> Distri
 def _run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:
     if not tags:  # only certain operands: one symbol a row, still certain
         return Distribution._make(plan.domain, None, provenance, batch)
+    active = active_profile()
+    if active is None:
+        made = _run_tags(plan, tags, provenance)
+    else:
+        with active.tags(plan.contraction.combinations):
+            made = _run_tags(plan, tags, provenance)
+    return Distribution._make(plan.domain, made, provenance, batch)
+
+
+def _run_tags(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags:
     selection = plan.contraction.selection
     if selection is not None:
-        made = provenance.select(tags[0], selection)
-    else:
-        made = provenance.contract(tags, plan.contraction)
-    return Distribution._make(plan.domain, made, provenance, batch)
+        return provenance.select(tags[0], selection)
+    return provenance.contract(tags, plan.contraction)
 
 
 def _where_shared(mask: Tensor, new: Distribution, old: Distribution) -> Distribution:

@@ -53,8 +53,19 @@ class RowSymbols:
         new = [ABSENT if n == ABSENT else table.number(self.table.symbols[n]) for n in old]
         return np.array(new, dtype=np.int64)[inverse].reshape(self.numbers.shape)
 
+    def __reduce__(self) -> Any:  # a table belongs to its process: symbols travel, numbers don't
+        return _rows_from_symbols, ([self.row(i) for i in range(len(self.numbers))], self.width)
+
     def row(self, row: int) -> list[Any]:
         return [self.table.symbols[n] for n in self.numbers[row] if n != ABSENT]
+
+
+def _rows_from_symbols(rows: list[list[Any]], width: int) -> RowSymbols:
+    table = caches.current_table()
+    numbers = np.full((len(rows), width), ABSENT, dtype=np.int64)
+    for number, members in zip(numbers, rows, strict=True):
+        number[: len(members)] = table.numbers(members)
+    return RowSymbols(table, numbers)
 
 
 Domain = Symbols | RowSymbols
@@ -91,11 +102,17 @@ class Plan:
     contraction: Contraction
 
 
+_MAX_PLAN_WEIGHT = 4_000_000
+
+
 class Caches:
     """All that is remembered between operations. Nothing here can change a result."""
 
     def __init__(self) -> None:
-        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(4096)
+        # A plan weighs as much as its index lists.
+        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.contraction.combinations
+        )
         self.table = SymbolTable()
         self.restarts = 0
 

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _active: ContextVar[Profile | None] = ContextVar("dolphin_profile", default=None)
 
 
 def active_profile() -> Profile | None:
     """The profile of the enclosing `profile` block, if there is one."""
+    if torch.compiler.is_compiling():  # the compiler can't follow context variables
+        return None
     return _active.get()
+
+
+def profiled(*, tags: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a public function an operation of the profile. `tags`: it is all work on tags."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        name = function.__name__
+
+        @functools.wraps(function)
+        def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            active = active_profile()
+            if active is None:
+                return function(*args, **kwargs)
+            with active.operation(name), active.tags(0) if tags else contextlib.nullcontext():
+                return function(*args, **kwargs)
+
+        return run
+
+    return decorate
 
 
 @dataclass
@@ -64,7 +91,9 @@ class Profile:
     # -- what the engine reports -------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def operation(self, operation: str, function: Callable[..., Any] | None = None) -> Iterator[None]:
+    def operation(
+        self, operation: str, function: Callable[..., Any] | None = None
+    ) -> Iterator[None]:
         """A call of an operation. What it calls in turn counts as part of it."""
         if self._current is not None:
             yield
@@ -176,7 +205,5 @@ def _name(function: Callable[..., Any] | None) -> str:
 
 
 def _wait_for_devices() -> None:
-    import torch
-
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()

@@ -167,6 +167,9 @@ class Symbols(Sequence[Any]):
             SymbolTable().numbers(members)  # names the unhashable one
             raise
 
+    def __reduce__(self) -> Any:
+        return Symbols.of, (self.members,)
+
     def __len__(self) -> int:
         return len(self.members)
 

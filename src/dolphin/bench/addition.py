@@ -16,7 +16,9 @@ from dolphin.bench.networks import digit_network
 from dolphin.bench.program import Inputs, Program, class_scores
 
 
-def fits(columns: list[tuple[dl.Distribution, dl.Distribution]], sums: list[int]) -> dl.Distribution:
+def fits(
+    columns: list[tuple[dl.Distribution, dl.Distribution]], sums: list[int]
+) -> dl.Distribution:
     """True: the numbers add up to each row's sum. Columns from the most significant one on."""
     carry = dl.Distribution.certain(0, batch=len(sums))
     for place, (x, y) in enumerate(reversed(columns)):

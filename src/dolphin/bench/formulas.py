@@ -19,10 +19,12 @@ KEPT = 7  # likeliest partial formulas, and likeliest symbols of a place, that a
 
 
 def is_digit(symbol: Any) -> bool:
+    """What may stand at even places."""
     return isinstance(symbol, int)
 
 
 def is_operator(symbol: Any) -> bool:
+    """What may stand at odd places."""
     return isinstance(symbol, str)
 
 
@@ -61,15 +63,12 @@ def close(result: float, label: float) -> bool:
 
 def evaluate(places: list[dl.Distribution]) -> dl.Distribution:
     """The values that the formula may have, given what each place may hold."""
-    formula = None
-    for i, place in enumerate(places):
-        place = dl.sample(dl.filter(place, is_operator if i % 2 else is_digit), KEPT)
-        if formula is None:
-            formula = dl.apply(place, first)
-        else:
-            formula = dl.apply(formula, place, add_operator if i % 2 else add_digit)
-            formula = dl.sample(formula, KEPT)
-    assert formula is not None
+    digits = [dl.sample(dl.filter(place, is_digit), KEPT) for place in places[::2]]
+    operators = [dl.sample(dl.filter(place, is_operator), KEPT) for place in places[1::2]]
+    formula = dl.apply(digits[0], first)
+    for operator, digit in zip(operators, digits[1:], strict=True):
+        formula = dl.sample(dl.apply(formula, operator, add_operator), KEPT)
+        formula = dl.sample(dl.apply(formula, digit, add_digit), KEPT)
     return dl.apply(formula, value)
 
 

@@ -31,7 +31,7 @@ KINDS = {
 }
 RELATIONS = tuple(itertools.chain.from_iterable(KINDS.values()))
 
-# "my parent's child is my sibling": what a kind of a kind is.
+# "My parent's child is my sibling": what a kind of a kind is, where there is no doubt about it.
 RULES = {
     ("parent", "parent"): "grandparent",
     ("parent", "child"): "sibling",
@@ -40,8 +40,6 @@ RULES = {
     ("child", "child"): "grandchild",
     ("child", "sibling"): "child",
     ("child", "spouse"): "child in law",
-    ("child", "grandparent"): "parent",
-    ("child", "parent's sibling"): "sibling",
     ("sibling", "parent"): "parent",
     ("sibling", "child"): "sibling's child",
     ("sibling", "sibling"): "sibling",
@@ -51,7 +49,6 @@ RULES = {
     ("spouse", "child"): "child",
     ("spouse", "grandchild"): "grandchild",
     ("grandparent", "spouse"): "grandparent",
-    ("grandchild", "parent"): "child",
     ("grandchild", "sibling"): "grandchild",
 }
 INVERSE = {
@@ -72,9 +69,10 @@ TABLE = {
     for one in KINDS[first]
     for other in KINDS[second]
 }
-NAMES = tuple(
-    "Ada Ben Cleo Dan Eva Finn Gus Hal Ida Jon Kay Leo Mia Ned Ola Pia Quin Ray Sue Tom".split()
-)
+NAMES = (
+    "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida", "Jon",
+    "Kay", "Leo", "Mia", "Ned", "Ola", "Pia", "Quin", "Ray", "Sue", "Tom",
+)  # fmt: skip
 
 Relation = tuple[str, str, str]  # (Ada, mother, Eva): Ada's mother is Eva
 
@@ -93,7 +91,10 @@ def answers(facts: dl.Distribution, stories: list[Story]) -> dl.Distribution:
     """How the second person of each query is related to the first."""
     asker = dl.Distribution.certain_rows([story.query[0] for story in stories])
     asked = dl.Distribution.certain_rows([story.query[1] for story in stories])
-    # What the asker's relatives are to the asker: (Eva, mother).
+    away = dl.apply_if(
+        facts, asker, lambda fact, asker: fact, lambda fact, asker: fact[2] != asker
+    )
+    # What people are to the asker: (Eva, mother).
     close = dl.apply_if(
         facts,
         asker,
@@ -104,7 +105,7 @@ def answers(facts: dl.Distribution, stories: list[Story]) -> dl.Distribution:
     def derive(found: dl.Distribution) -> dl.Distribution:
         farther = dl.apply_if(
             found,
-            facts,
+            away,
             lambda kin, fact: (fact[2], TABLE[kin[1], fact[1]]),
             lambda kin, fact: (kin[1], fact[1]) in TABLE,
             on=(lambda kin: kin[0], lambda fact: fact[0]),
@@ -165,17 +166,26 @@ def tell(length: int, generator: torch.Generator) -> Story:
     order = torch.randperm(len(NAMES), generator=generator).tolist()
     names = [NAMES[place] for place in order[: length + 1]]
     genders = torch.randint(2, (length + 1,), generator=generator).tolist()
-    kinds = list(KINDS)
-    while True:
-        chain = [kinds[i] for i in torch.randint(4, (length,), generator=generator).tolist()]
-        whole = chain[0]
-        for kind in chain[1:]:
-            whole = RULES.get((whole, kind), "")
-        if whole:
-            break
+    chain, whole = _chain(length, generator)
     pairs, relations = [], []
     for place, kind in enumerate(chain):
         pairs += [(names[place], names[place + 1]), (names[place + 1], names[place])]
         relations += [KINDS[kind][genders[place + 1]], KINDS[INVERSE[kind]][genders[place]]]
     answer = KINDS[whole][genders[-1]]
     return Story(tuple(pairs), tuple(relations), (names[0], names[-1]), answer)
+
+
+def _chain(length: int, generator: torch.Generator) -> tuple[list[str], str]:
+    """Kinds of relation from person to person, and what the last person is to the first."""
+    told = ["parent", "child", "sibling", "spouse"]
+    while True:
+        chain = [told[int(torch.randint(len(told), (), generator=generator))]]
+        whole = chain[0]
+        while len(chain) < length:
+            known = [kind for kind in told if (whole, kind) in RULES]
+            if not known:
+                break
+            chain.append(known[int(torch.randint(len(known), (), generator=generator))])
+            whole = RULES[whole, chain[-1]]
+        if len(chain) == length:
+            return chain, whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +18,7 @@ Edge = tuple[int, int]
 
 def extend(paths: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
     """Paths that are longer by one edge."""
-    return dl.apply_if(
-        paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0])
-    )
+    return dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0]))
 
 
 def closure(edges: dl.Distribution) -> dl.Distribution:
@@ -80,7 +79,7 @@ class GridPaths(Program):
         truth = torch.zeros(rows, self.nodes + len(edges), dtype=torch.bool)
         for row in range(rows):
             walk = self._walk(generator)
-            for edge in zip(walk, walk[1:], strict=False):
+            for edge in itertools.pairwise(walk):
                 truth[row, self.nodes + edges.index(edge)] = True
             truth[row, walk[0]] = True
             beside = [node for node in range(self.nodes) if node not in walk]

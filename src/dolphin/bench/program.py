@@ -35,9 +35,7 @@ class Program(abc.ABC):
         """The program and the loss."""
 
 
-def class_scores(
-    truth: Tensor, classes: int, inputs: Inputs, generator: torch.Generator
-) -> Tensor:
+def class_scores(truth: Tensor, classes: int, inputs: Inputs, generator: torch.Generator) -> Tensor:
     """Scores (..., classes) for a softmax whose right answers are `truth`.
 
     "early" is a network that has hardly been trained: every class is about as likely as any other.

@@ -22,10 +22,11 @@ def add(digits: list[dl.Distribution]) -> dl.Distribution:
 
 def add_many(digits: list[dl.Distribution]) -> dl.Distribution:
     """As a balanced tree: additions of equals, ten deep for 1024 digits."""
-    while len(digits) > 1:
-        pairs = zip(digits[::2], digits[1::2], strict=False)
-        left = digits[len(digits) // 2 * 2 :]
-        digits = [dl.apply(a, b, lambda x, y: x + y) for a, b in pairs] + left
+    with dl.settings(max_combinations=25_000_000):
+        while len(digits) > 1:
+            pairs = zip(digits[::2], digits[1::2], strict=False)
+            left = digits[len(digits) // 2 * 2 :]
+            digits = [dl.apply(a, b, lambda x, y: x + y) for a, b in pairs] + left
     return digits[0]
 
 
@@ -50,7 +51,9 @@ class _Digits(Program):
     def pictures(self, rows: int) -> Tensor:
         return torch.rand(rows * self.n, 1, 28, 28)
 
-    def _digits(self, rows: int, inputs: Inputs, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _digits(
+        self, rows: int, inputs: Inputs, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         digits = torch.randint(10, (rows, self.n), generator=generator)
         return class_scores(digits, 10, inputs, generator), digits
 

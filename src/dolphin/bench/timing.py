@@ -46,7 +46,8 @@ class Draws:
     """Fresh numbers for every step, the same for every run."""
 
     def __init__(self, program: Program, batch: int, inputs: Inputs, device: torch.device) -> None:
-        self.program, self.batch, self.inputs, self.device = program, batch, inputs, device
+        self.program, self.batch, self.device = program, batch, device
+        self.inputs: Inputs = inputs
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self) -> tuple[Tensor, Any]:

@@ -216,7 +216,7 @@ class StableProduct(TruthValues):
     >>> stable = dl.get_provenance("stable-product", epsilon=0.01)
     >>> d = dl.Distribution([0.0, 1.0], ["tail", "head"], provenance=stable)
     >>> dl.apply(d, d, lambda a, b: a == b).row(0)
-    [(True, 0.990001), (False, 0.0197)]
+    [(True, 0.990001), (False, 0.019702)]
     """
 
     name = "stable-product"

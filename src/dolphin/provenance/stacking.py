@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.numbers import ZERO
+
+
+Label = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    labels: tuple[Label, ...]
+    batches: tuple[int, ...]
+
+    def __call__(self, column: int, row: int) -> Any:
+        for label, rows in zip(self.labels, self.batches, strict=True):
+            if row < rows:
+                return label(column, row)
+            row -= rows
+        raise IndexError(row)
+
+
+@dataclass(frozen=True)
+class _Later:
+    label: Label
+    before: int
+
+    def __call__(self, column: int, row: int) -> Any:
+        return self.label(column, row - self.before)
 
 
 class StackedFacts(Facts):
@@ -32,15 +58,11 @@ def stack_facts(parts: Sequence[Facts], batches: Sequence[int]) -> Facts:
     if known is None:
         spread = [p.log_probs.expand(-1, rows) for p, rows in zip(parts, batches, strict=True)]
 
-        def label(column: int, row: int) -> Any:
-            for part, rows in zip(parts, batches, strict=True):
-                if row < rows:
-                    return part.label(column, row)
-                row -= rows
-            raise IndexError(row)
-
         known = StackedFacts(
-            tuple(parts), log_probs=torch.cat(spread, dim=1), groups=parts[0].groups, label=label
+            tuple(parts),
+            log_probs=torch.cat(spread, dim=1),
+            groups=parts[0].groups,
+            label=_Stacked(tuple(part.label for part in parts), tuple(batches)),
         )
         _stacked[key] = known
     return known
@@ -61,7 +83,7 @@ def extend_facts(facts: Facts, before: int, batch: int, after: int) -> Facts:
             (facts,),
             log_probs=torch.cat(padded, dim=1),
             groups=facts.groups,
-            label=lambda column, row: facts.label(column, row - before),
+            label=_Later(facts.label, before),
         )
         _stacked[key] = known
     return known

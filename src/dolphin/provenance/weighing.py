@@ -171,4 +171,7 @@ def _allowed(
         free = untouched if free is None else free & untouched
     assert left is not None and free is not None
     mass = (left.to(probs.dtype) * _rows_of(probs, row_of)).sum(0)
-    return torch.where(free, 0.0, safe_log(mass) - penalty)
+    logs = safe_log(mass)
+    if penalty:  # for every value that is ruled out, so that "not 1" comes before "neither 1 nor 2"
+        logs = logs - penalty * (~left).sum(0)
+    return torch.where(free, 0.0, logs)

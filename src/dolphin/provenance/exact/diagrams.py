@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from dolphin.provenance.exact.circuits import Circuit, Sketch
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
 
 GROUND = sys.maxsize  # the level of the constants
@@ -89,6 +90,33 @@ class Diagrams:
                 budget.check(len(self.nodes))
         return [of[root] for root in roots]
 
+    def circuit(self, roots: Sequence[int], budget: Budget) -> Circuit:
+        """The circuit of these formulas."""
+        sketch = Sketch()
+        value = {FALSE: FALSE, TRUE: TRUE}
+        tops = self.compile(roots, budget)
+        for node in self._below(tops):
+            level, default, cases = self.nodes[node]
+            position = self.group_at[level][0]
+            pairs = [(sketch.fact(position, c), value[n]) for c, n in cases if n != FALSE]
+            if default != FALSE:
+                left = sketch.rest(position, tuple(column for column, _ in cases))
+                pairs.append((left, value[default]))
+            value[node] = sketch.sum_of_products(pairs)
+        return sketch.finish([value[top] for top in tops])
+
+    def _below(self, tops: Sequence[int]) -> list[int]:
+        """All nodes under these, each after those that it leads to."""
+        seen: set[int] = set()
+        waiting = list(tops)
+        while waiting:
+            node = waiting.pop()
+            if node > TRUE and node not in seen:
+                seen.add(node)
+                _, default, cases = self.nodes[node]
+                waiting.extend([default, *(child for _, child in cases)])
+        return sorted(seen)  # nodes are made after those that they lead to
+
     def _fold(self, nodes: list[int], neutral: int, budget: Budget) -> int:
         """∧ or ∨ of many nodes, pair by pair."""
         while len(nodes) > 1:
@@ -156,19 +184,19 @@ def order_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> t
     """Inputs near the top of the formulas first.
 
     A program that takes in one input after the other has the last one on top, and looking at that
-    one first makes compiling linear. Of inputs at the same height the first comes first.
+    one first makes compiling linear. Of inputs at the same depth the first comes first.
     """
     depth: dict[int, int] = dict.fromkeys(roots, 0)
-    height = dict.fromkeys(range(inputs), sys.maxsize)
+    deepest = dict.fromkeys(range(inputs), 0)
     for formula in reversed(table.reachable(roots)):
         here = depth[formula]
         if table.kinds[formula] == FACT:
             position = table.parts[formula][0]
-            height[position] = min(height[position], here)
+            deepest[position] = max(deepest[position], here)
         elif table.kinds[formula] >= NOT:
             for part in table.parts[formula]:
-                depth[part] = min(depth.get(part, sys.maxsize), here + 1)
-    return tuple(sorted(height, key=lambda position: (height[position], position)))
+                depth[part] = max(depth.get(part, 0), here + 1)
+    return tuple(sorted(deepest, key=lambda position: (deepest[position], position)))
 
 
 @contextlib.contextmanager
@@ -183,6 +211,3 @@ def _deep_enough(levels: int) -> Iterator[None]:
     finally:
         if needed > before:
             sys.setrecursionlimit(before)
-
-
-Compiler = Callable[[FormulaTable, Sequence[int], Groups, Budget], object]

@@ -17,6 +17,7 @@ from dolphin.errors import SizeError
 FALSE, TRUE = 0, 1
 CONSTANT, FACT, NOT, AND, OR = range(5)
 FLATTEN = 16  # conjunctions of conjunctions are written as one up to this length
+REMEMBERED_BYTES = 200_000_000
 
 _generations = itertools.count()
 
@@ -31,6 +32,8 @@ class FormulaTable:
         self.parts: list[tuple[int, ...]] = [(FALSE,), (TRUE,)]
         self.lock = threading.RLock()
         self.remembered: dict[Any, Any] = {}  # outcomes of whole operations, by what went in
+        self.remembered_bytes = 0
+        self.diagrams: dict[Any, Any] = {}  # what was compiled from the formulas
         self._known: dict[tuple[int, tuple[int, ...]], int] = {}
         self._moved: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
@@ -40,7 +43,7 @@ class FormulaTable:
     @property
     def full(self) -> bool:
         """Is it time for a new table?"""
-        return len(self) > self.limit // 2 or len(self.remembered) > 20_000
+        return len(self) > self.limit // 2 or self.remembered_bytes > REMEMBERED_BYTES
 
     def _make(self, kind: int, parts: tuple[int, ...]) -> int:
         number = self._known.get((kind, parts))

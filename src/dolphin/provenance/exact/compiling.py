@@ -1,0 +1,117 @@
+"""From formulas to circuits, with everything that was compiled remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dolphin.bounded import BoundedCache
+from dolphin.errors import SizeError
+from dolphin.provenance.exact import sentential
+from dolphin.provenance.exact.circuits import Circuit
+from dolphin.provenance.exact.diagrams import (
+    Budget,
+    Diagrams,
+    Groups,
+    TooLargeError,
+    order_of_inputs,
+)
+from dolphin.provenance.exact.formulas import FormulaTable
+from dolphin.provenance.exact.worlds import differ_somewhere
+
+COMPILERS = ("auto", "diagrams", "sdd")
+KEPT = 8  # collections of diagrams that a table keeps
+SHARE = 4  # "auto" leaves three quarters of nodes and seconds to PySDD
+
+_circuits: BoundedCache[tuple, Circuit] = BoundedCache(256)
+
+
+def clear() -> None:
+    """Forget all circuits."""
+    _circuits.clear()
+
+
+def circuit_of(
+    table: FormulaTable,
+    roots: tuple[int, ...],
+    groups: Groups,
+    limits: tuple[int, float],
+    compiler: str,
+) -> Circuit:
+    """The circuit of these formulas over inputs with these groups."""
+    key = (table.generation, roots, groups, limits, compiler)
+    known = _circuits.get(key)
+    if known is None:
+        with table.lock:
+            known = _compile(table, roots, groups, limits, compiler)
+        known = _circuits.put(key, known)
+    return known
+
+
+def _compile(
+    table: FormulaTable,
+    roots: tuple[int, ...],
+    groups: Groups,
+    limits: tuple[int, float],
+    compiler: str,
+) -> Circuit:
+    order = order_of_inputs(table, roots, len(groups))
+    reasons: list[str] = []
+    try_both = compiler == "auto" and sentential.available()
+    if compiler != "sdd":
+        nodes, seconds = limits
+        budget = Budget(nodes // SHARE, seconds / SHARE) if try_both else Budget(nodes, seconds)
+        try:
+            return _diagrams_for(table, groups, order, budget).circuit(roots, budget)
+        except TooLargeError as error:
+            reasons.append(f"as a decision diagram it {error}")
+    if compiler == "sdd" or try_both:
+        try:
+            return sentential.compile_sentential(table, roots, groups, order, Budget(*limits))
+        except TooLargeError as error:
+            reasons.append(f"as a sentential decision diagram it {error}")
+    raise too_large(table, roots, reasons)
+
+
+def same(
+    table: FormulaTable,
+    pairs: Sequence[tuple[int, int]],
+    groups: Groups,
+    limits: tuple[int, float],
+) -> bool:
+    """Do the formulas of each pair mean the same?"""
+    with table.lock:
+        if differ_somewhere(table, pairs, groups):
+            return False
+    roots = sorted({formula for pair in pairs for formula in pair})
+    order = order_of_inputs(table, roots, len(groups))
+    budget = Budget(*limits)
+    try:
+        with table.lock:
+            found = _diagrams_for(table, groups, order, budget).compile(roots, budget)
+    except TooLargeError as error:
+        raise too_large(table, roots, [f"as a decision diagram it {error}"]) from None
+    node = dict(zip(roots, found, strict=True))
+    return all(node[a] == node[b] for a, b in pairs)
+
+
+def _diagrams_for(
+    table: FormulaTable, groups: Groups, order: tuple[int, ...], budget: Budget
+) -> Diagrams:
+    """Diagrams of earlier compilations are of use to later ones, until there are too many."""
+    known = table.diagrams.get((groups, order))
+    if known is None or len(known.nodes) > budget.nodes // 2:
+        while len(table.diagrams) >= KEPT:
+            table.diagrams.pop(next(iter(table.diagrams)))
+        known = table.diagrams[groups, order] = Diagrams(table, groups, order)
+    return known
+
+
+def too_large(table: FormulaTable, roots: Sequence[int], reasons: Sequence[str]) -> SizeError:
+    """What to say when no compiler managed."""
+    parts = len(table.reachable(roots))
+    return SizeError(
+        f"Exact: the formulas behind {len(roots):,} symbols have {parts:,} parts, too many to "
+        f"compile: {'; '.join(reasons)}. Use dolphin.TopKProofs(k=...), keep fewer symbols "
+        "(dolphin.sample, dolphin.filter), draw samples (dolphin.estimate), or raise the limits with "
+        "Exact(max_nodes=..., seconds=...)."
+    )

@@ -1,0 +1,310 @@
+"""Exact probabilities as a provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.contraction import Contraction, Index, to_device
+from dolphin.errors import InputError, UnsupportedError
+from dolphin.provenance.contract import Facts, Provenance
+from dolphin.provenance.exact import sentential
+from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
+from dolphin.provenance.exact.diagrams import Groups
+from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
+from dolphin.provenance.stacking import extend_facts, stack_facts
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """A formula for each of n symbols, in each of r rows or (r = 1) the same in all of them."""
+
+    table: FormulaTable
+    numbers: np.ndarray  # (n, r) formulas of the table
+    inputs: tuple[Facts, ...]  # what the formulas speak of, by position
+    like: Tensor  # empty; its device and precision are those of the probabilities
+    row_of: np.ndarray | None = None  # (n,) which row a symbol belongs to, where rows are flattened
+
+    @property
+    def rows(self) -> int:
+        if self.row_of is not None:
+            return 1
+        return max([self.numbers.shape[1], *(facts.rows for facts in self.inputs)])
+
+    @property
+    def groups(self) -> Groups:
+        return tuple(facts.groups for facts in self.inputs)
+
+
+class Exact(Provenance):
+    """Exact probabilities (`exact`): tags are formulas, a ⊕ b = a ∨ b, a ⊗ b = a ∧ b.
+
+    The probability of a symbol is that of all worlds in which it can be derived, whatever the program
+    shares, repeats or negates. No proof is dropped.
+
+    Gradients are exact too: for an independent fact, P(symbol | fact) - P(symbol | not fact).
+
+    Cost: formulas are compiled when probabilities are first asked for, which can take exponential
+    time and is bounded by `max_nodes` and `seconds`; past them a SizeError says how large the formula
+    is. What was compiled is remembered by its structure: later training steps only evaluate it, which
+    is O(B · nodes) in a few tensor operations per layer.
+
+    Args:
+        max_nodes: how many nodes a compiled formula may have.
+        seconds: how long compiling it may take.
+        compiler: "diagrams" (decision diagrams in Python, always there), "sdd" (PySDD, the extra
+            `exact`), or "auto": the first, and the second for formulas that are too much for it.
+
+    >>> import dolphin as dl
+    >>> from dolphin.provenance import Exact
+    >>> edges = [("a", "b"), ("b", "d"), ("a", "c"), ("c", "d"), ("b", "c")]
+    >>> d = dl.Distribution([0.5] * 5, edges, exclusive=False, provenance=Exact())
+    >>> def longer(paths):
+    ...     ends = (lambda p: p[1], lambda e: e[0])
+    ...     return dl.union(paths, dl.apply_if(paths, d, lambda p, e: (p[0], e[1]), on=ends))
+    >>> dl.fixpoint(longer, d).prob_of([("a", "d")])
+    tensor([0.4688])
+    """
+
+    name = "exact"
+    laws = frozenset(
+        {
+            "commutative", "associative", "identities", "annihilation", "distributive",
+            "idempotent-add", "idempotent-mul", "absorption", "one-absorbs", "double-negation",
+            "excluded-middle", "contradiction", "de-morgan", "negated-zero",
+        }
+    )  # fmt: skip
+
+    def __init__(
+        self, max_nodes: int = 200_000, seconds: float = 60.0, compiler: str = "auto"
+    ) -> None:
+        if compiler not in COMPILERS:
+            raise InputError(f"Exact: compiler must be one of {COMPILERS}, got {compiler!r}.")
+        if compiler == "sdd" and not sentential.available():
+            raise InputError(
+                "Exact: compiler='sdd' needs PySDD: pip install 'dolphin-nesy[exact]'. "
+                "compiler='auto' does without."
+            )
+        if not max_nodes >= 1 or not seconds > 0:
+            raise InputError(
+                f"Exact: max_nodes and seconds must be positive, got {max_nodes!r}, {seconds!r}."
+            )
+        self.max_nodes, self.seconds, self.compiler = max_nodes, seconds, compiler
+
+    def parameters(self) -> dict[str, Any]:
+        return {"max_nodes": self.max_nodes, "seconds": self.seconds, "compiler": self.compiler}
+
+    # -- in and out --------------------------------------------------------------------------------
+
+    def from_facts(self, facts: Facts) -> Formulas:
+        table = tables.current()
+        with table.lock:
+            numbers = [table.fact(0, column) for column in range(facts.columns)]
+        return Formulas(table, _column(numbers), (facts,), facts.log_probs.detach().new_empty(0))
+
+    def log_probs(self, tags: Formulas) -> Tensor:
+        roots, places = np.unique(tags.numbers, return_inverse=True)
+        places = places.reshape(tags.numbers.shape)
+        device = tags.like.device
+        if len(roots) == 0:
+            return tags.like.new_zeros(0, tags.rows)
+        circuit = circuit_of(
+            tags.table, tuple(roots.tolist()), tags.groups, self._limits, self.compiler
+        )
+        logs = circuit.log_probs(tags.inputs, device).to(tags.like.dtype)
+        if tags.row_of is not None:
+            row = tags.row_of if logs.shape[1] > 1 else np.zeros_like(tags.row_of)
+            flat = to_device(places[:, 0] * logs.shape[1] + row, device)
+            return logs.reshape(-1).index_select(0, flat)[:, None]
+        if places.shape[1] == 1:
+            return logs.index_select(0, to_device(places[:, 0], device))
+        return logs.expand(-1, places.shape[1]).gather(0, to_device(places, device))
+
+    @property
+    def _limits(self) -> tuple[int, float]:
+        return self.max_nodes, self.seconds
+
+    def one(self, n: int, like: Formulas) -> Formulas:
+        return Formulas(like.table, np.full((n, 1), TRUE, dtype=np.int64), (), like.like)
+
+    # -- the algebra -------------------------------------------------------------------------------
+
+    def contract(self, operands: Sequence[Formulas], plan: Contraction) -> Formulas:
+        table, inputs, numbers = _aligned(operands)
+        columns = max(part.shape[1] for part in numbers)
+        spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
+        key = (_content(plan), *((part.shape, part.tobytes()) for part in spread))
+        made = _remembered(table, key, lambda: _combined(table, spread, plan))
+        return Formulas(table, made, inputs, operands[0].like, _rows_of_groups(operands, plan))
+
+    def negate(self, tags: Formulas) -> Formulas:
+        table = tags.table
+        key = ("not", tags.numbers.shape, tags.numbers.tobytes())
+        return replace(
+            tags, numbers=_remembered(table, key, lambda: _each(tags.numbers, table.negation))
+        )
+
+    def saturated(self, old: Formulas, new: Formulas) -> bool:
+        table, inputs, (before, after) = _aligned([old, new])
+        before, after = np.broadcast_arrays(before, after)
+        changed = before != after
+        if not changed.any():
+            return True
+        pairs = sorted({*zip(before[changed].tolist(), after[changed].tolist(), strict=True)})
+        groups = tuple(facts.groups for facts in inputs)
+        key = ("same", tuple(pairs), groups)
+        return _remembered(table, key, lambda: same(table, pairs, groups, self._limits))
+
+    # -- moving tags about -------------------------------------------------------------------------
+
+    def select(self, tags: Formulas, index: Index) -> Formulas:
+        if index.is_identity(len(tags.numbers)):
+            return tags
+        padded = np.concatenate([tags.numbers, np.full((1, tags.numbers.shape[1]), FALSE)])
+        row_of = None if tags.row_of is None else np.append(tags.row_of, 0)[index.places]
+        return replace(tags, numbers=padded[index.places], row_of=row_of)
+
+    def concat(self, parts: Sequence[Formulas]) -> Formulas:
+        if len(parts) == 1:
+            return parts[0]
+        table, inputs, numbers = _aligned(parts)
+        columns = max(part.shape[1] for part in numbers)
+        spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
+        row_of = None
+        if any(part.row_of is not None for part in parts):
+            row_of = np.concatenate([_row_of(part) for part in parts])
+        return Formulas(table, np.concatenate(spread), inputs, parts[0].like, row_of)
+
+    def where(self, mask: Tensor, yes: Formulas, no: Formulas) -> Formulas:
+        table, inputs, numbers = _aligned([yes, no])
+        chosen = np.where(mask.cpu().numpy()[None, :], *numbers)
+        return Formulas(table, chosen, inputs, yes.like, yes.row_of)
+
+    def flatten(self, tags: Formulas, rows: int) -> Formulas:
+        n = len(tags.numbers)
+        spread = np.broadcast_to(tags.numbers, (n, rows)).T.reshape(-1, 1)
+        return replace(tags, numbers=spread, row_of=np.repeat(np.arange(rows), n))
+
+    def stack(self, parts: Sequence[Formulas], batches: Sequence[int], *, flat: bool) -> Formulas:
+        if all(part.groups == parts[0].groups for part in parts):
+            together = zip(*(part.inputs for part in parts), strict=True)
+            inputs = tuple(stack_facts(facts, batches) for facts in together)
+            parts = [replace(part, inputs=inputs) for part in parts]
+        else:
+            before = np.cumsum([0, *batches])
+            parts = [
+                replace(part, inputs=tuple(extend_facts(f, a, b, before[-1] - a - b) for f in part.inputs))
+                for part, a, b in zip(parts, before.tolist(), batches, strict=False)
+            ]
+        table, inputs, numbers = _aligned(parts)
+        like = parts[0].like
+        if not flat:
+            spread = [np.broadcast_to(p, (len(p), rows)) for p, rows in zip(numbers, batches, strict=True)]
+            return Formulas(table, np.concatenate(spread, axis=1), inputs, like)
+        starts = np.cumsum([0, *batches])
+        row_of = [_row_of(part) + start for part, start in zip(parts, starts, strict=False)]
+        return Formulas(table, np.concatenate(numbers), inputs, like, np.concatenate(row_of))
+
+    def describe(self, tags: Formulas) -> tuple[torch.device, int]:
+        return tags.like.device, tags.rows
+
+    def proofs(self, tags: Formulas, place: int, row: int) -> list[tuple[float, list[Any]]]:
+        raise UnsupportedError(
+            f"explain: {self!r} keeps formulas, not single proofs. Use dolphin.TopKProofs(k=...) as "
+            "the provenance of the inputs to see the likeliest proofs."
+        )
+
+
+# -- helpers ---------------------------------------------------------------------------------------
+
+
+def _column(numbers: Sequence[int]) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)[:, None]
+
+
+def _row_of(tags: Formulas) -> np.ndarray:
+    return np.zeros(len(tags.numbers), dtype=np.int64) if tags.row_of is None else tags.row_of
+
+
+def _aligned(
+    parts: Sequence[Formulas],
+) -> tuple[FormulaTable, tuple[Facts, ...], list[np.ndarray]]:
+    """One table and one list of inputs for all parts, and their formulas in these terms."""
+    table = max((part.table for part in parts), key=lambda table: table.generation)
+    inputs: list[Facts] = []
+    numbers = []
+    for part in parts:
+        positions = []
+        for facts in part.inputs:
+            found = next((at for at, known in enumerate(inputs) if known is facts), len(inputs))
+            if found == len(inputs):
+                inputs.append(facts)
+            positions.append(found)
+        if part.table is table and positions == list(range(len(positions))):
+            numbers.append(part.numbers)
+            continue
+        with table.lock:
+            moved = table.moved(part.numbers.reshape(-1).tolist(), part.table, tuple(positions))
+        numbers.append(np.array(moved, dtype=np.int64).reshape(part.numbers.shape))
+    return table, tuple(inputs), numbers
+
+
+def _combined(
+    table: FormulaTable, operands: Sequence[np.ndarray], plan: Contraction
+) -> np.ndarray:
+    """∨ over each group of ∧ over the operands, (groups, r)."""
+    groups = plan.group_of.tolist()
+    columns = []
+    for column in range(operands[0].shape[1]):
+        chosen = [part[index, column].tolist() for part, index in zip(operands, plan.indices, strict=True)]
+        members: list[list[int]] = [[] for _ in range(plan.groups)]
+        for group, combination in zip(groups, zip(*chosen, strict=True), strict=True):
+            members[group].append(table.conjunction(combination))
+        columns.append([table.disjunction(formulas) for formulas in members])
+    return np.array(columns, dtype=np.int64).reshape(len(columns), plan.groups).T
+
+
+def _each(numbers: np.ndarray, function: Callable[[int], int]) -> np.ndarray:
+    flat = [function(number) for number in numbers.reshape(-1).tolist()]
+    return np.array(flat, dtype=np.int64).reshape(numbers.shape)
+
+
+def _rows_of_groups(operands: Sequence[Formulas], plan: Contraction) -> np.ndarray | None:
+    """The row of each group. Operands that are the same in all rows say 0, the others are right."""
+    if all(operand.row_of is None for operand in operands):
+        return None
+    row_of = np.zeros(plan.groups, dtype=np.int64)
+    for operand, index in zip(operands, plan.indices, strict=True):
+        if operand.row_of is not None:
+            np.maximum.at(row_of, plan.group_of, operand.row_of[index])
+    return row_of
+
+
+_contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()
+
+
+def _content(plan: Contraction) -> bytes:
+    """What tells one contraction from another, whichever object it is."""
+    known = _contents.get(plan)
+    if known is None:
+        digest = hashlib.sha256(str(plan.groups).encode())
+        for array in (*plan.indices, plan.group_of):
+            digest.update(b"|" + np.ascontiguousarray(array, dtype=np.int64).tobytes())
+        known = _contents[plan] = digest.digest()
+    return known
+
+
+def _remembered(table: FormulaTable, key: Any, make: Callable[[], Any]) -> Any:
+    """The outcome of an operation on formulas of this table, made once."""
+    with table.lock:
+        if key not in table.remembered:
+            made = table.remembered[key] = make()
+            table.remembered_bytes += 1000 + 2 * getattr(made, "nbytes", 0)
+        return table.remembered[key]

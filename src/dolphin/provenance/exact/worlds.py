@@ -1,0 +1,57 @@
+"""Trying formulas in random worlds: a cheap way to see that two of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dolphin.provenance.exact.diagrams import Groups
+from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+
+WORLDS = 4096
+
+
+def differ_somewhere(
+    table: FormulaTable, pairs: Sequence[tuple[int, int]], groups: Groups
+) -> bool:
+    """Is there a world, among a few thousand, in which the formulas of a pair differ?
+
+    All worlds are tried at once, as the bits of long integers.
+    """
+    random = np.random.default_rng(0)
+    every = (1 << WORLDS) - 1
+    facts: dict[tuple[int, ...], int] = {}
+    value = {FALSE: 0, TRUE: every}
+    # Some worlds have few facts, some have many: long derivations need many, negations few.
+    density = random.beta(0.7, 0.7, WORLDS)
+    group_of = {
+        (position, column): group
+        for position, columns_of in enumerate(groups)
+        for group in columns_of
+        for column in group
+    }
+    for formula in table.reachable({formula for pair in pairs for formula in pair}):
+        kind, parts = table.kinds[formula], table.parts[formula]
+        if kind == FACT:
+            if parts not in facts:
+                group = group_of[parts[0], parts[1]]
+                holds = random.random(WORLDS) < density
+                chosen = random.integers(len(group), size=WORLDS)
+                for place, column in enumerate(group):
+                    bits = np.packbits(holds & (chosen == place))
+                    facts[parts[0], column] = int.from_bytes(bits.tobytes(), "big")
+            value[formula] = facts[parts]
+        elif kind == NOT:
+            value[formula] = every ^ value[parts[0]]
+        elif kind == AND:
+            made = every
+            for part in parts:
+                made &= value[part]
+            value[formula] = made
+        elif formula > TRUE:
+            made = 0
+            for part in parts:
+                made |= value[part]
+            value[formula] = made
+    return any(value[a] != value[b] for a, b in pairs)

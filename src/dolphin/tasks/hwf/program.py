@@ -1,0 +1,92 @@
+"""The program of HWF: symbols are strung together into a formula, and the formula is evaluated."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+import dolphin as dl
+
+DIGITS = tuple(range(10))
+OPERATORS = ("+", "-", "*", "/")
+SYMBOLS: tuple[Any, ...] = DIGITS + OPERATORS
+"""What the network tells apart, in the order of its outputs."""
+
+Formula = tuple[Any, ...]
+"""Numbers and operators in turn, with no * or / left to reduce: (3, "+", 20.0)."""
+
+TOLERANCE = 0.01
+
+
+def _divide(x: float, y: float) -> float:
+    return x / y if y else math.nan
+
+
+CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide}
+
+
+def append(formula: Formula, symbol: Any) -> Formula:
+    """The formula with one more symbol; products and quotients are worked out at once.
+
+    >>> append((3, "+", 4), "*"), append((3, "+", 4, "*"), 5)
+    ((3, '+', 4, '*'), (3, '+', 20))
+    """
+    if formula[-1] in ("*", "/"):
+        *before, left, sign = formula
+        return (*before, CALCULATE[sign](left, symbol))
+    return (*formula, symbol)
+
+
+def evaluate(formula: Formula) -> float:
+    """What a formula comes to: only sums and differences are left, from left to right.
+
+    >>> evaluate((3, "+", 20, "-", 1))
+    22
+    """
+    total = formula[0]
+    for sign, number in zip(formula[1::2], formula[2::2], strict=True):
+        total = CALCULATE[sign](total, number)
+    return total
+
+
+def value(symbols: Sequence[Any]) -> float:
+    """The value of a formula given as symbols; nan where it divides by zero.
+
+    >>> value([3, "+", 4, "*", 5, "/", 2]), value([1, "/", 0])
+    (13.0, nan)
+    """
+    formula: Formula = (symbols[0],)
+    for symbol in symbols[1:]:
+        formula = append(formula, symbol)
+    return float(evaluate(formula))
+
+
+def same(a: float, b: float) -> bool:
+    """Are two values the same, within the tolerance? nan is the same as nan.
+
+    >>> same(0.333, 1 / 3), same(math.nan, math.nan), same(1, math.nan)
+    (True, True, False)
+    """
+    return abs(a - b) <= TOLERANCE or (a != a and b != b)
+
+
+def calculate(
+    symbols: Sequence[dl.Distribution], lengths: Tensor, keep: int = 7
+) -> dl.Distribution:
+    """The values of formulas of different lengths, from one distribution over symbols a place.
+
+    Digits stand at even places, operators at odd ones. After each place every row keeps its
+    likeliest few formulas; rows whose formula has ended stay as they are.
+    """
+    formula = dl.apply(dl.filter(symbols[0], lambda s: s in DIGITS), lambda s: (s,))
+    formula = dl.sample(formula, keep)
+    for place, symbol in enumerate(symbols[1:], start=1):
+        allowed = OPERATORS if place % 2 else DIGITS
+        choices = dl.sample(dl.filter(symbol, lambda s: s in allowed), keep)
+        formula = dl.apply(formula, choices, append, where=lengths > place)
+        formula = dl.sample(formula, keep)
+    return dl.apply(formula, evaluate)

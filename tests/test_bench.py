@@ -1,0 +1,398 @@
+"""The programs of the benchmark give right answers, and the benchmark itself runs.
+
+Nothing here looks at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import deque
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin import bench, cli
+from dolphin.bench import actions, addition, formulas, kinship, paths, sums
+from dolphin.bench.cases import CASES, NAMES, choose
+from dolphin.bench.memory import peak_memory
+from dolphin.bench.program import class_scores, fact_scores
+
+KEYS = {
+    "name", "provenance", "batch", "neural_s", "forward_s", "backward_s", "ratio", "peak_mb",
+    "udf_calls_first", "udf_calls_later",
+}  # fmt: skip
+ALL = [
+    "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7", "hwf-15",
+    "hwf-19", "path-6x6", "closure-chain-64", "clutrr-like", "mugen-like",
+]  # fmt: skip
+LARGE = {"sum-1024", "product-16", "product-20"}
+SURE = 60.0  # a score that leaves no doubt in double precision
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def sure_of(truth: torch.Tensor, classes: int) -> torch.Tensor:
+    return SURE * torch.nn.functional.one_hot(truth, classes).double()
+
+
+# -- the benchmark itself --------------------------------------------------------------------------
+
+
+def test_names():
+    assert list(NAMES) == ALL
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=f"{case.name}-{case.provenance}",
+            marks=[pytest.mark.slow] if case.name in LARGE else [],
+        )
+        for case in CASES
+    ],
+)
+def test_every_program_can_be_measured(case):
+    (small,) = choose([case.name], provenance=case.provenance, batch=3)
+    found = bench.measure(small, steps=1, memory=False)
+    assert found.udf_calls_first > 0
+    assert found.ratio == (found.forward_s + found.backward_s) / found.neural_s
+    if case.name.startswith(("sum", "product", "path", "closure")):
+        assert found.udf_calls_later == 0
+
+
+@pytest.mark.parametrize("inputs", ["early", "confident"])
+@pytest.mark.parametrize("case", [c for c in CASES if c.name not in LARGE], ids=lambda c: c.name)
+def test_losses_and_gradients_are_finite_and_reach_the_scores(case, inputs):
+    scores, labels = case.program.draw(3, inputs, generator())
+    scores.requires_grad_()
+    with dl.using(case.algebra()):
+        loss = case.program.loss(scores, labels)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(scores.grad).all()
+    if case.name != "path-6x6" or case.provenance != "damp":  # where sums are clipped at 1
+        assert (scores.grad != 0).any()
+
+
+def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys):
+    file = tmp_path / "deep" / "results.json"
+    arguments = ["bench", "sum-5", "mugen-like", "--steps", "1", "--batch", "2", "--json", str(file)]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(file.read_text())
+    assert [line["name"] for line in found] == ["sum-5", "mugen-like"]
+    for line in found:
+        assert set(line) >= KEYS
+        assert line["batch"] == 2 and line["provenance"] == "damp"
+        assert line["ratio"] == (line["forward_s"] + line["backward_s"]) / line["neural_s"]
+        assert line["peak_mb"] >= 0
+        assert line["name"] in printed
+
+
+def test_command_line_takes_a_provenance(tmp_path):
+    file = tmp_path / "results.json"
+    arguments = ["sum-5", "--steps", "1", "--batch", "2", "--no-memory", "--json", str(file)]
+    assert bench.main([*arguments, "--provenance", "dtkp-am", "--k", "2"]) == 0
+    (line,) = json.loads(file.read_text())
+    assert (line["provenance"], line["k"], line["peak_mb"]) == ("dtkp-am", 2, None)
+
+
+@pytest.mark.parametrize("arguments", [["sum-6"], ["sum-5", "--provenance", "nonsense"]])
+def test_command_line_refuses_what_it_does_not_know(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(arguments)
+    assert stopped.value.code == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+def test_peak_memory_sees_what_a_program_allocates():
+    (few,), (many,) = (choose(["path-6x6"], provenance="damp", batch=b) for b in (1, 512))
+    assert peak_memory(many, "early") > peak_memory(few, "early") + 20
+
+
+def test_a_changed_case_has_no_target():
+    assert choose(["sum-5"])[0].target is not None
+    assert choose(["sum-5"], batch=7)[0].target is None
+    assert choose(["hwf-7"], k=1)[0].target is None
+
+
+def test_early_scores_are_undecided_and_confident_ones_mostly_right():
+    truth = torch.randint(10, (4000,), generator=generator())
+    early = class_scores(truth, 10, "early", generator()).softmax(-1)
+    late = class_scores(truth, 10, "confident", generator()).softmax(-1)
+    assert early.max() < 0.5
+    assert 0.95 < (late.argmax(-1) == truth).float().mean() < 1
+    holds = torch.rand(4000, generator=generator()) < 0.3
+    assert (fact_scores(holds, "early", generator()).sigmoid() - 0.5).abs().max() < 0.35
+    seen = fact_scores(holds, "confident", generator()) > 0
+    assert 0.95 < (seen == holds).float().mean() < 1
+
+
+# -- sums and products -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "function"),
+    [(sums.add, sum), (sums.add_many, sum), (sums.multiply, math.prod)],
+    ids=["add", "add_many", "multiply"],
+)
+def test_digits_against_enumeration(program, function):
+    scores = torch.randn(2, 3, 10, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    found = program(sums.read_digits(scores))
+    for row in range(2):
+        expected: dict[int, float] = {}
+        for digits in itertools.product(range(10), repeat=3):
+            chance = math.prod(float(probs[row, i, d]) for i, d in enumerate(digits))
+            result = function(digits)
+            expected[result] = expected.get(result, 0.0) + chance
+        assert {s: pytest.approx(p, abs=1e-5) for s, p in found.row(row)} == expected
+
+
+def test_twenty_nines_do_not_overflow():
+    truth = torch.full((1, 20), 9)
+    scores = sure_of(truth, 10)
+    scores[0, :10, 8] = SURE  # ten of them may be an eight as well
+    found = sums.multiply(sums.read_digits(scores))
+    assert 9**20 in found.symbols and 9**20 > 2**63
+    assert float(found.prob_of([9**20])) == pytest.approx(2**-10)
+    assert float(found.prob_of([9**19 * 8])) == pytest.approx(10 * 2**-10)
+    assert float(dl.get_probs(found).sum()) == pytest.approx(1.0)
+
+
+# -- addition --------------------------------------------------------------------------------------
+
+
+def test_addition_against_enumeration():
+    scores = torch.randn(8, 2, 2, 10, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    labels = [0, 7, 18, 99, 100, 123, 197, 198]
+    x, y = (
+        [dl.Distribution.from_logits(place, range(10)) for place in number.unbind(1)]
+        for number in scores.unbind(1)
+    )
+    found = dl.get_probs(addition.fits(list(zip(x, y, strict=True)), labels), symbols=[True])
+    for row, label in enumerate(labels):
+        expected = sum(
+            math.prod(float(probs[row, n, place, d]) for (n, place), d in zip(
+                [(0, 0), (0, 1), (1, 0), (1, 1)], digits, strict=True))
+            for digits in itertools.product(range(10), repeat=4)
+            if 10 * digits[0] + digits[1] + 10 * digits[2] + digits[3] == label
+        )  # fmt: skip
+        assert float(found[row]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_addition_of_perfectly_read_numbers():
+    truth = torch.randint(10, (4, 2, 15), generator=generator())
+    labels = [sum(int("".join(map(str, n))) for n in row) for row in truth.tolist()]
+    program = addition.Addition(15)
+    assert float(program.loss(sure_of(truth, 10), labels)) == pytest.approx(0.0, abs=1e-9)
+    wrong = [label + 10**15 for label in labels]
+    assert float(program.loss(sure_of(truth, 10), wrong)) > 50
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+
+def by_precedence(symbols: list) -> float:
+    """× and ÷ first, then + and −."""
+    terms, signs = [float(symbols[0])], [1]
+    for operator, digit in zip(symbols[1::2], symbols[2::2], strict=True):
+        if operator in "+-":
+            terms.append(float(digit))
+            signs.append(1 if operator == "+" else -1)
+        elif operator == "×":
+            terms[-1] *= digit
+        else:
+            terms[-1] = terms[-1] / digit if digit else math.nan
+    return sum(sign * term for sign, term in zip(signs, terms, strict=True))
+
+
+def test_values_of_formulas():
+    assert formulas.calculate([2, "+", 3, "×", 4, "-", 8, "÷", 2]) == 10.0
+    assert math.isnan(formulas.calculate([1, "+", 2, "÷", 0]))
+    for symbols in itertools.product((0, 2, 3), "+-×÷", (0, 5), "+-×÷", (0, 7)):
+        assert formulas.close(formulas.calculate(list(symbols)), by_precedence(list(symbols)))
+
+
+@pytest.mark.parametrize("length", [1, 3, 7, 19])
+def test_perfectly_read_formulas(length):
+    program = formulas.Formula(length)
+    _, labels = program.draw(6, "early", generator(1))
+    truth, _ = program.draw(6, "confident", generator(1))
+    # The same seed draws the same formulas for both kinds of inputs.
+    truth = torch.randint(1, 10, (6, length), generator=generator(1))
+    truth[:, 1::2] = torch.randint(10, 14, truth[:, 1::2].shape, generator=generator(2))
+    labels = [by_precedence([formulas.SYMBOLS[s] for s in row]) for row in truth.tolist()]
+    with dl.using(dl.TopKProofs(k=3)):
+        loss = program.loss(sure_of(truth, 14), labels)
+        wrong = program.loss(sure_of(truth, 14), [label + 1 for label in labels])
+    assert float(loss) == pytest.approx(0.0, abs=1e-6)
+    assert float(wrong) > 10
+
+
+def test_formulas_against_enumeration():
+    scores = 2 * torch.randn(3, 3, 14, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    with dl.using(dl.TopKProofs(k=1000)), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formulas, "KEPT", 1000)
+        places = [dl.Distribution.from_logits(s, formulas.SYMBOLS) for s in scores.unbind(1)]
+        found = formulas.evaluate(places)
+    for row in range(3):
+        for result, chance in found.row(row):
+            expected = sum(
+                float(probs[row, 0, a] * probs[row, 1, 10 + o] * probs[row, 2, b])
+                for a, (o, operator), b in itertools.product(
+                    range(10), enumerate("+-×÷"), range(10)
+                )
+                if formulas.close(by_precedence([a, operator, b]), result)
+            )
+            # Results within the tolerance of each other are different symbols.
+            same = sum(p for r, p in found.row(row) if formulas.close(r, result))
+            assert same == pytest.approx(expected, abs=1e-4)
+            assert chance <= same + 1e-9
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def reaches(edges: set, start: int) -> set[int]:
+    seen, todo = set(), deque([start])
+    while todo:
+        node = todo.popleft()
+        for a, b in edges:
+            if a == node and b not in seen:
+                seen.add(b)
+                todo.append(b)
+    return seen
+
+
+def test_a_grid_of_36_nodes_has_120_edges():
+    assert len(set(paths.grid_edges(6))) == len(paths.grid_edges(6)) == 120
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_paths_against_breadth_first_search(provenance):
+    side, rows = 3, 40
+    edges = paths.grid_edges(side)
+    truth = torch.rand(rows, 9 + len(edges), generator=generator()) < 0.3
+    answers = []
+    for row in truth.tolist():
+        ends = [node for node in range(9) if row[node]]
+        there = {edge for edge, holds in zip(edges, row[9:], strict=True) if holds}
+        answers.append(any(b in reaches(there, a) for a in ends for b in ends if a != b))
+    assert 0 < sum(answers) < rows
+    scores = torch.where(truth, SURE, -SURE).double()
+    with dl.using(provenance):
+        ends = dl.Distribution.from_logits(scores[:, :9], range(9), exclusive=False)
+        between = dl.Distribution.from_logits(scores[:, 9:], edges, exclusive=False)
+        found = dl.get_probs(paths.connected(paths.closure(between), ends), symbols=[True])[:, 0]
+    torch.testing.assert_close(found, torch.tensor(answers).double())
+
+
+@pytest.mark.parametrize("inputs", ["early", "confident"])
+def test_labels_of_paths_agree_with_the_program(inputs):
+    """What `draw` calls connected is connected, seen through perfect perception."""
+    program = paths.GridPaths(6)
+    scores, labels = program.draw(8, "confident", generator())
+    clean = torch.where(scores > 0, SURE, -SURE).double()
+    ends = dl.Distribution.from_logits(clean[:, :36], range(36), exclusive=False)
+    between = dl.Distribution.from_logits(clean[:, 36:], paths.grid_edges(6), exclusive=False)
+    found = dl.get_probs(paths.connected(paths.closure(between), ends), symbols=[True])[:, 0]
+    assert ((found > 0.5) == (labels > 0.5)).float().mean() >= 0.5  # 2 % of the facts are flipped
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_a_chain_holds_if_all_its_links_do(provenance):
+    program = paths.Chain(12)
+    scores, _ = program.draw(5, "early", generator())
+    scores = scores.double().requires_grad_()
+    with dl.using(provenance):
+        loss = program.loss(scores, None)
+    expected = -torch.nn.functional.logsigmoid(scores).sum(1).mean()
+    torch.testing.assert_close(loss, expected)
+    (got,) = torch.autograd.grad(loss, scores, retain_graph=True)
+    (wanted,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(got, wanted)
+
+
+# -- kinship ---------------------------------------------------------------------------------------
+
+
+def test_there_are_twenty_relations():
+    assert len(set(kinship.RELATIONS)) == 20
+    assert set(kinship.TABLE.values()) <= set(kinship.RELATIONS)
+    for kind, inverse in kinship.INVERSE.items():
+        assert kinship.INVERSE[inverse] == kind
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_perfectly_read_stories(provenance):
+    program = kinship.Kinship(10)
+    _, stories = program.draw(12, "early", generator())
+    assert {len(story.pairs) // 2 for story in stories} == set(range(2, 11))
+    rows = [
+        ([(a, r, b) for (a, b), r in zip(s.pairs, s.relations, strict=True)], [1.0] * len(s.pairs))
+        for s in stories
+    ]
+    facts = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
+    found = dl.get_probs(kinship.answers(facts, stories), symbols=kinship.RELATIONS)
+    wanted = [kinship.RELATIONS.index(story.answer) for story in stories]
+    expected = torch.nn.functional.one_hot(torch.tensor(wanted), 20).to(found)
+    torch.testing.assert_close(found, expected)
+
+
+def test_chance_of_a_short_story_by_hand():
+    story = kinship.Story(
+        (("Ada", "Ben"), ("Ben", "Cleo")), ("father", "mother"), ("Ada", "Cleo"), "grandmother"
+    )
+    facts = dl.Distribution.from_rows(
+        [
+            (
+                [
+                    ("Ada", "father", "Ben"),
+                    ("Ada", "brother", "Ben"),
+                    ("Ben", "mother", "Cleo"),
+                    ("Ben", "sister", "Cleo"),
+                ],
+                [0.7, 0.2, 0.6, 0.3],
+            )
+        ],
+        exclusive=[[0, 1], [2, 3]],
+    )
+    found = dict(kinship.answers(facts, [story]).row(0))
+    expected = {"grandmother": 0.42, "aunt": 0.21, "mother": 0.12, "sister": 0.06}
+    assert found == {relation: pytest.approx(p) for relation, p in expected.items()}
+
+
+# -- captions --------------------------------------------------------------------------------------
+
+
+def test_captions_against_enumeration():
+    scores = torch.randn(2, 4, 8, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    captions = [("walk", "jump"), ("walk", "jump", "walk"), ("die",)]
+    frames = [dl.Distribution.from_logits(s, actions.ACTIONS) for s in scores.unbind(1)]
+    found = dl.get_probs(actions.watch(frames, captions), symbols=captions)
+    expected = torch.zeros(2, 3, dtype=torch.float64)
+    for video in itertools.product(range(8), repeat=4):
+        shown = tuple(actions.ACTIONS[a] for a, _ in itertools.groupby(video))
+        if shown in captions:
+            for row in range(2):
+                chance = math.prod(float(probs[row, i, a]) for i, a in enumerate(video))
+                expected[row, captions.index(shown)] += chance
+    torch.testing.assert_close(found, expected)
+
+
+def test_perfectly_seen_videos_find_their_captions():
+    truth = torch.tensor([[2] * 10 + [4] * 6, [2] * 4 + [5] * 12, [7] * 16])
+    captions = [("walk", "jump"), ("walk", "collect"), ("kill",)]
+    assert float(actions.Captions(16).loss(sure_of(truth, 8), captions)) < 1e-9
+    assert float(actions.Captions(16).loss(sure_of(truth, 8), captions[::-1])) > 10
