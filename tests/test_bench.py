@@ -83,7 +83,17 @@ def test_losses_and_gradients_are_finite_and_reach_the_scores(case, inputs):
 
 def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys):
     file = tmp_path / "deep" / "results.json"
-    arguments = ["bench", "sum-5", "mugen-like", "--steps", "1", "--batch", "2", "--json", str(file)]
+    arguments = [
+        "bench",
+        "sum-5",
+        "mugen-like",
+        "--steps",
+        "1",
+        "--batch",
+        "2",
+        "--json",
+        str(file),
+    ]
     assert cli.main(arguments) == 0
     printed = capsys.readouterr().out
     found = json.loads(file.read_text())
@@ -225,9 +235,6 @@ def test_values_of_formulas():
 @pytest.mark.parametrize("length", [1, 3, 7, 19])
 def test_perfectly_read_formulas(length):
     program = formulas.Formula(length)
-    _, labels = program.draw(6, "early", generator(1))
-    truth, _ = program.draw(6, "confident", generator(1))
-    # The same seed draws the same formulas for both kinds of inputs.
     truth = torch.randint(1, 10, (6, length), generator=generator(1))
     truth[:, 1::2] = torch.randint(10, 14, truth[:, 1::2].shape, generator=generator(2))
     labels = [by_precedence([formulas.SYMBOLS[s] for s in row]) for row in truth.tolist()]
@@ -297,16 +304,15 @@ def test_paths_against_breadth_first_search(provenance):
     torch.testing.assert_close(found, torch.tensor(answers).double())
 
 
-@pytest.mark.parametrize("inputs", ["early", "confident"])
-def test_labels_of_paths_agree_with_the_program(inputs):
-    """What `draw` calls connected is connected, seen through perfect perception."""
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_perfectly_seen_paths(provenance):
     program = paths.GridPaths(6)
-    scores, labels = program.draw(8, "confident", generator())
-    clean = torch.where(scores > 0, SURE, -SURE).double()
-    ends = dl.Distribution.from_logits(clean[:, :36], range(36), exclusive=False)
-    between = dl.Distribution.from_logits(clean[:, 36:], paths.grid_edges(6), exclusive=False)
-    found = dl.get_probs(paths.connected(paths.closure(between), ends), symbols=[True])[:, 0]
-    assert ((found > 0.5) == (labels > 0.5)).float().mean() >= 0.5  # 2 % of the facts are flipped
+    truth, labels = program.truth(12, generator())
+    assert 0 < labels.mean() < 1
+    scores = torch.where(truth, SURE, -SURE).double()
+    with dl.using(provenance):
+        assert float(program.loss(scores, labels.double())) == pytest.approx(0.0, abs=1e-9)
+        assert float(program.loss(scores, 1 - labels.double())) > 10
 
 
 @pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)

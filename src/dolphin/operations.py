@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -452,10 +453,20 @@ def _split(
     return operands, rest
 
 
+def _takes(function: Function, count: int) -> bool:
+    """The usual case, without building a signature: plain positional parameters that fit."""
+    code = function.__code__
+    bound = isinstance(function, types.MethodType)
+    fewest = code.co_argcount - len(function.__defaults__ or ()) - bound
+    return fewest <= count <= code.co_argcount - bound and code.co_kwonlyargcount == 0
+
+
 def _check_arity(operation: str, role: str, function: Function, count: int) -> None:
     """Refuse a function that can't take `count` arguments before any symbol is touched."""
     if getattr(function, "__code__", None) is None:
         return  # built-in functions and classes often have no signature: calling them will tell
+    if _takes(function, count):
+        return
     try:
         inspect.signature(function).bind(*([None] * count))
     except TypeError as error:

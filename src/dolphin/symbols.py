@@ -147,10 +147,11 @@ class Symbols(Sequence[Any]):
     looked up by identity.
     """
 
-    __slots__ = ("__weakref__", "_index", "_numbered", "members")
+    __slots__ = ("__weakref__", "_distinct", "_index", "_numbered", "members")
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
+        self._distinct = False  # known to be, that is
         self._index: dict[Any, int] | None = None
         self._numbered: tuple[weakref.ref[SymbolTable], np.ndarray] | None = None
 
@@ -192,10 +193,14 @@ class Symbols(Sequence[Any]):
         return place
 
     def first_duplicate(self) -> tuple[int, int] | None:
+        """The places of the first two equal members, if there are any."""
+        if self._distinct:
+            return None
         for place, member in enumerate(self.members):
             first = self.index_of(member)
             if first != place:
                 return first, place
+        self._distinct = True
         return None
 
     def numbers(self, table: SymbolTable) -> np.ndarray:

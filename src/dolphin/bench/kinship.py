@@ -91,9 +91,7 @@ def answers(facts: dl.Distribution, stories: list[Story]) -> dl.Distribution:
     """How the second person of each query is related to the first."""
     asker = dl.Distribution.certain_rows([story.query[0] for story in stories])
     asked = dl.Distribution.certain_rows([story.query[1] for story in stories])
-    away = dl.apply_if(
-        facts, asker, lambda fact, asker: fact, lambda fact, asker: fact[2] != asker
-    )
+    away = dl.apply_if(facts, asker, lambda fact, asker: fact, lambda fact, asker: fact[2] != asker)
     # What people are to the asker: (Eva, mother).
     close = dl.apply_if(
         facts,

@@ -42,18 +42,23 @@ def _measure(place: int, provenance: str, k: int | None, batch: int, inputs: Inp
     draws = Draws(program, batch, inputs, torch.device("cpu"))
     data = [draws() for _ in range(STEPS)]
     torch.ones(256, 256, requires_grad=True).exp().sum().backward()
-    before = _held()
+    _forget_peak()
+    before = held_memory()
     for scores, labels in data:
         with dl.using(algebra):
             program.loss(scores, labels).backward()
     return (_peak() - before) / 2**20
 
 
-def _held() -> int:
-    """The bytes that this process holds now; from here on `_peak` counts anew where it can."""
+def held_memory() -> int:
+    """The bytes that this process holds now, or has held at most where only that is known."""
+    return _status("VmRSS:") or _peak()
+
+
+def _forget_peak() -> None:
+    """From here on `_peak` counts anew, where the operating system can do that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _status("VmRSS:") or _peak()
 
 
 def _peak() -> int:

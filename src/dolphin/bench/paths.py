@@ -74,6 +74,11 @@ class GridPaths(Program):
         return torch.rand(rows, 1, 32, 32)
 
     def draw(self, rows: int, inputs: Inputs, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        truth, labels = self.truth(rows, generator)
+        return fact_scores(truth, inputs, generator), labels
+
+    def truth(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Which facts hold: a path a row, with ends at both of its ends, or at one and elsewhere."""
         edges = grid_edges(self.side)
         labels = torch.arange(rows) % 2 == 0
         truth = torch.zeros(rows, self.nodes + len(edges), dtype=torch.bool)
@@ -84,7 +89,7 @@ class GridPaths(Program):
             truth[row, walk[0]] = True
             beside = [node for node in range(self.nodes) if node not in walk]
             truth[row, walk[-1] if labels[row] else beside[0]] = True
-        return fact_scores(truth, inputs, generator), labels.float()
+        return truth, labels.float()
 
     def _walk(self, generator: torch.Generator) -> list[int]:
         """A path from the top left, right and down, that ends before the last row."""

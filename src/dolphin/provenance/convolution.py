@@ -18,7 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dolphin.provenance.numbers import ZERO, rounding
+from dolphin.provenance.numbers import (
+    ZERO,
+    gradient_above_one,
+    reading_is_free,
+    underflows,
+)
 
 _DIRECT = 2_000_000  # numbers in flight up to which the direct way is faster
 _BLOCK = 32
@@ -39,7 +44,14 @@ class _LogConvolution(torch.autograd.Function):
     def forward(ctx, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
         a, b = a.contiguous(), b.contiguous()
         direct = a.shape[0] * b.numel() <= _DIRECT
-        sums = _direct(a, b) if direct else _blocked_sums(a, b)
+        sums = None
+        if direct and reading_is_free(a):  # fewer exponentials, if nothing underflows
+            plain = _plain(a.exp(), b.exp())
+            if not underflows(plain):
+                sums = plain.log_()
+        ctx.plain = sums is not None
+        if sums is None:
+            sums = _direct(a, b) if direct else _blocked_sums(a, b)
         ctx.clip, ctx.direct = clip, direct
         ctx.save_for_backward(a, b, sums)
         return sums.clamp(max=0.0)
@@ -48,8 +60,9 @@ class _LogConvolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
         a, b, sums = ctx.saved_tensors
-        beyond = sums > rounding(sums.dtype)
-        grad = torch.where(beyond, 0.0 if ctx.clip else grad * sums.exp(), grad)
+        grad = gradient_above_one(grad, sums, clip=ctx.clip)
+        if ctx.plain:
+            return (*_plain_gradients(a.exp(), b.exp(), grad / sums.exp()), None)
         if ctx.direct:
             return (*_direct_gradients(a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
@@ -59,6 +72,17 @@ def _windows(x: Tensor, depth: int, width: int) -> Tensor:
     """(depth, width, r) view with element [d, w] = x[d + w]."""
     rows = x.shape[1]
     return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
+
+
+def _plain(a: Tensor, b: Tensor) -> Tensor:
+    depth = b.shape[0]
+    padded = F.pad(a, (0, 0, depth - 1, depth - 1))
+    return (_windows(padded, depth, a.shape[0] + depth - 1) * b.flip(0)[:, None]).sum(0)
+
+
+def _plain_gradients(a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    shares = _windows(share.contiguous(), b.shape[0], a.shape[0])
+    return (shares * b[:, None]).sum(0).mul_(a), (shares * a).sum(1).mul_(b)
 
 
 def _direct(a: Tensor, b: Tensor) -> Tensor:

@@ -14,7 +14,15 @@ from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
 from dolphin.provenance.contract import Facts, TensorProvenance
 from dolphin.provenance.convolution import log_convolution
-from dolphin.provenance.numbers import ZERO, clip_above_one, log1mexp, prob_of_log, rounding
+from dolphin.provenance.numbers import (
+    ZERO,
+    clip_above_one,
+    gradient_above_one,
+    log1mexp,
+    prob_of_log,
+    reading_is_free,
+    underflows,
+)
 
 
 class DAMP(TensorProvenance):
@@ -89,16 +97,27 @@ class DAMP(TensorProvenance):
 
 
 class _SumOfProducts(torch.autograd.Function):
-    """log of Σ_d Π_i exp(operand_i[index_i[d, w]]) for every w, in chunks, nothing large saved."""
+    """log of Σ_d Π_i exp(operand_i[index_i[d, w]]) for every w, in chunks, nothing large saved.
+
+    Where looking at values costs nothing, plain products are tried first: they need fewer
+    exponentials. If any sum comes near to underflow it is all done again with logarithms.
+    """
 
     @staticmethod
     def forward(ctx, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor) -> Tensor:  # type: ignore[override]
-        sums = torch.cat(
-            [
-                _log_sum(_products(bucket, operands, start, step)).squeeze(0)
-                for start in range(0, bucket.width, step)
-            ]
-        )
+        sums = None
+        if reading_is_free(operands[0]):
+            plain = _plain_sums(bucket, step, [logs.exp() for logs in operands])
+            if not underflows(plain):
+                sums = plain.log_()
+        ctx.plain = sums is not None
+        if sums is None:
+            sums = torch.cat(
+                [
+                    _log_sum(_products(bucket, operands, start, step)).squeeze(0)
+                    for start in range(0, bucket.width, step)
+                ]
+            )
         ctx.bucket, ctx.step, ctx.clip = bucket, step, clip
         ctx.save_for_backward(sums, *operands)
         return sums.clamp(max=0.0)
@@ -107,19 +126,75 @@ class _SumOfProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
         sums, *operands = ctx.saved_tensors
-        beyond = sums > rounding(sums.dtype)
-        grad = torch.where(beyond, 0.0 if ctx.clip else grad * sums.exp(), grad)
-        bucket: BucketTensors = ctx.bucket
-        grads = [torch.zeros_like(t) if need else None for t, need in zip(operands, ctx.needs_input_grad[3:], strict=True)]
-        for start in range(0, bucket.width, ctx.step):
-            chunk = slice(start, start + ctx.step)
-            share = _products(bucket, operands, start, ctx.step)
-            share = share.sub_(sums[chunk]).exp_().mul_(grad[chunk])
-            flat = share.view(-1, share.shape[-1])
-            for total, index in zip(grads, _chunk_indices(bucket, start, ctx.step), strict=True):
-                if total is not None:
-                    total.index_add_(0, index, flat)
+        grad = gradient_above_one(grad, sums, clip=ctx.clip)
+        backward = _plain_gradients if ctx.plain else _log_gradients
+        grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.needs_input_grad[3:])
         return (None, None, None, *grads)
+
+
+def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
+    parts = []
+    for start in range(0, bucket.width, step):
+        product: Tensor | None = None
+        for numbers, index in zip(operands, _chunk_indices(bucket, start, step), strict=True):
+            gathered = numbers.index_select(0, index)
+            product = gathered if product is None else product.mul_(gathered)
+        assert product is not None
+        product = product.view(bucket.depth, -1, product.shape[-1])
+        if bucket.pad is not None:
+            product.masked_fill_(bucket.pad[:, start : start + step, None], 0.0)
+        parts.append(product.squeeze(0) if bucket.depth == 1 else product.sum(0))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _plain_gradients(
+    bucket: BucketTensors,
+    step: int,
+    logs: Sequence[Tensor],
+    sums: Tensor,
+    grad: Tensor,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    operands = [tensor.exp() for tensor in logs]
+    grads = [torch.zeros_like(t) if need else None for t, need in zip(logs, needed, strict=True)]
+    share = grad / sums.exp()
+    for start in range(0, bucket.width, step):
+        indices = _chunk_indices(bucket, start, step)
+        gathered = [t.index_select(0, i) for t, i in zip(operands, indices, strict=True)]
+        spread = share[start : start + step].expand(bucket.depth, -1, -1)
+        if bucket.pad is not None:
+            spread = spread.masked_fill(bucket.pad[:, start : start + step, None], 0.0)
+        spread = spread.reshape(-1, share.shape[-1])
+        for number, (total, index) in enumerate(zip(grads, indices, strict=True)):
+            if total is not None:
+                part = spread
+                for other in (*gathered[:number], *gathered[number + 1 :]):
+                    part = part * other
+                total.index_add_(0, index, part)
+    return [
+        None if total is None else total.mul_(numbers)
+        for total, numbers in zip(grads, operands, strict=True)
+    ]
+
+
+def _log_gradients(
+    bucket: BucketTensors,
+    step: int,
+    operands: Sequence[Tensor],
+    sums: Tensor,
+    grad: Tensor,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    grads = [torch.zeros_like(t) if n else None for t, n in zip(operands, needed, strict=True)]
+    for start in range(0, bucket.width, step):
+        chunk = slice(start, start + step)
+        share = _products(bucket, operands, start, step)
+        share = share.sub_(sums[chunk]).exp_().mul_(grad[chunk])
+        flat = share.view(-1, share.shape[-1])
+        for total, index in zip(grads, _chunk_indices(bucket, start, step), strict=True):
+            if total is not None:
+                total.index_add_(0, index, flat)
+    return grads
 
 
 def _chunk_indices(bucket: BucketTensors, start: int, step: int) -> list[Tensor]:

@@ -83,3 +83,19 @@ def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
         probs = torch.where(inside, 0.0, logs).exp()
         beyond = probs - probs.detach()
     return torch.where(inside, logs - logs.detach().clamp(min=0.0), beyond)
+
+
+def gradient_above_one(grad: Tensor, logs: Tensor, *, clip: bool) -> Tensor:
+    """The gradient of a logarithm, from that of its value clipped at log 1."""
+    beyond = logs > rounding(logs.dtype)
+    return torch.where(beyond, 0.0 if clip else grad * logs.exp(), grad)
+
+
+def reading_is_free(tensor: Tensor) -> bool:
+    """May the program branch on values here, without waiting for a device?"""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def underflows(sums: Tensor) -> bool:
+    """Did sums of plain products come so near to underflow that terms may have been lost?"""
+    return sums.numel() > 0 and sums.amin().item() < floor(sums.dtype)

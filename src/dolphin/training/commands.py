@@ -29,12 +29,9 @@ C = TypeVar("C")
 
 def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
     """Options from the command line. Mistakes end the program with a message and status 2."""
-    flags = (tyro.conf.FlagConversionOff, tyro.conf.AvoidSubcommands)
     if default is None:
-        return tyro.cli(options, prog=f"dolphin {command}", args=arguments, config=flags)
-    return tyro.cli(
-        options, prog=f"dolphin {command}", args=arguments, default=default, config=flags
-    )
+        return tyro.cli(options, prog=f"dolphin {command}", args=arguments)
+    return tyro.cli(options, prog=f"dolphin {command}", args=arguments, default=default)
 
 
 def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:

@@ -39,7 +39,6 @@ class HwfConfig(TrainConfig):
     supervision: Literal["result", "symbols"] = "result"
     """Learn from results, or, for comparison, from the label of every symbol."""
     provenance: str = "dtkp-am"
-    k: int | None = 3
     loss: Literal["nll", "bce"] = "bce"
     lr: float = 1e-3
 
