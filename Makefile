@@ -5,7 +5,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-WORKERS ?= 2
+PYTEST_ARGS ?=
 
 # Some virtual machines announce AMX and then trap on it: bfloat16 matrix products would kill Python.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
@@ -29,7 +29,7 @@ check: $(VENV)/.dev ## ruff (format and lint) and pyright
 	$(BIN)/pyright
 
 pytest: $(VENV)/.dev ## the tests, doctests and README snippets
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 wheel: $(VENV)/.dev ## build the wheel and try it, installed, away from the checkout
 	rm -rf dist

@@ -25,8 +25,8 @@ KEYS = {
     "udf_calls_first", "udf_calls_later",
 }  # fmt: skip
 ALL = [
-    "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7", "hwf-15",
-    "hwf-19", "path-6x6", "closure-chain-64", "clutrr-like", "mugen-like",
+    "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7",
+    "hwf-15", "hwf-19", "path-6x6", "closure-chain-64", "clutrr-like", "mugen-like",
 ]  # fmt: skip
 LARGE = {"sum-1024", "product-16", "product-20"}
 SURE = 60.0  # a score that leaves no doubt in double precision

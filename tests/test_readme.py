@@ -1,6 +1,7 @@
 """Every Python block of README.md and docs/ runs, and prints what the text block after it says."""
 
 import contextlib
+import doctest
 import io
 import re
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = PAGES[0].read_text(encoding="utf-8")
+OUTPUT = doctest.OutputChecker()
+LOOSELY = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -42,7 +45,8 @@ def test_snippets_run_and_print_what_they_say(path):
         except Exception as error:
             pytest.fail(f"{path.name}, block at line {line}: {type(error).__name__}: {error}")
         if expected is not None:
-            assert printed.getvalue().split() == expected.split(), f"{path.name}, line {line}"
+            got = printed.getvalue()
+            assert OUTPUT.check_output(expected, got, LOOSELY), f"{path.name}, line {line}:\n{got}"
 
 
 def test_readme_shows_code_and_output():

@@ -59,6 +59,8 @@ class BucketTensors:
     pad: Tensor | None  # (depth, width), True where there is no combination
     depth: int
     width: int
+    # Where there is padding: the first index for an operand with a **0** put in front of its tags.
+    shifted: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Bucket:
 
     indices: tuple[np.ndarray, ...]  # one per operand, (depth, width)
     pad: np.ndarray | None
+
+    def shifted(self) -> np.ndarray:
+        index = self.indices[0]
+        return index if self.pad is None else np.where(self.pad, 0, index + 1)
 
     @property
     def depth(self) -> int:
@@ -160,6 +166,7 @@ class Contraction:
                     None if bucket.pad is None else to_device(bucket.pad, device),
                     bucket.depth,
                     bucket.width,
+                    None if bucket.pad is None else to_device(bucket.shifted().reshape(-1), device),
                 )
                 for bucket in self.buckets
             )

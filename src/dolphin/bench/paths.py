@@ -78,7 +78,7 @@ class GridPaths(Program):
         return fact_scores(truth, inputs, generator), labels
 
     def truth(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Which facts hold: a path a row, with ends at both of its ends, or at one and elsewhere."""
+        """Which facts hold: a path a row, and an end at each of its ends, or at one only."""
         edges = grid_edges(self.side)
         labels = torch.arange(rows) % 2 == 0
         truth = torch.zeros(rows, self.nodes + len(edges), dtype=torch.bool)

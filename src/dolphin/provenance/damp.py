@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -107,17 +108,12 @@ class _SumOfProducts(torch.autograd.Function):
     def forward(ctx, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor) -> Tensor:  # type: ignore[override]
         sums = None
         if reading_is_free(operands[0]):
-            plain = _plain_sums(bucket, step, [logs.exp() for logs in operands])
+            plain = _plain_sums(bucket, step, _padded(bucket, [o.exp() for o in operands], 0.0))
             if not underflows(plain):
                 sums = plain.log_()
         ctx.plain = sums is not None
         if sums is None:
-            sums = torch.cat(
-                [
-                    _log_sum(_products(bucket, operands, start, step)).squeeze(0)
-                    for start in range(0, bucket.width, step)
-                ]
-            )
+            sums = _log_sums(bucket, step, _padded(bucket, operands, ZERO))
         ctx.bucket, ctx.step, ctx.clip = bucket, step, clip
         ctx.save_for_backward(sums, *operands)
         return sums.clamp(max=0.0)
@@ -129,7 +125,27 @@ class _SumOfProducts(torch.autograd.Function):
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         backward = _plain_gradients if ctx.plain else _log_gradients
         grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.needs_input_grad[3:])
+        if ctx.bucket.shifted is not None and grads[0] is not None:
+            grads[0] = grads[0][1:]
         return (None, None, None, *grads)
+
+
+def _padded(bucket: BucketTensors, operands: Sequence[Tensor], zero: float) -> list[Tensor]:
+    """The operands; the first with a zero in front, which padding refers to."""
+    if bucket.shifted is None:
+        return list(operands)
+    return [F.pad(operands[0], (0, 0, 1, 0), value=zero), *operands[1:]]
+
+
+def _chunk_indices(bucket: BucketTensors, start: int, step: int) -> list[Tensor]:
+    """Indices into padded operands, for groups start .. start + step."""
+    indices = list(bucket.indices)
+    if bucket.shifted is not None:
+        indices[0] = bucket.shifted
+    if start == 0 and step >= bucket.width:
+        return indices
+    shape = (bucket.depth, bucket.width)
+    return [index.view(shape)[:, start : start + step].reshape(-1) for index in indices]
 
 
 def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
@@ -141,9 +157,13 @@ def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) ->
             product = gathered if product is None else product.mul_(gathered)
         assert product is not None
         product = product.view(bucket.depth, -1, product.shape[-1])
-        if bucket.pad is not None:
-            product.masked_fill_(bucket.pad[:, start : start + step, None], 0.0)
         parts.append(product.squeeze(0) if bucket.depth == 1 else product.sum(0))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _log_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
+    starts = range(0, bucket.width, step)
+    parts = [_log_sum(_products(bucket, operands, start, step)).squeeze(0) for start in starts]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -155,22 +175,21 @@ def _plain_gradients(
     grad: Tensor,
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    operands = [tensor.exp() for tensor in logs]
-    grads = [torch.zeros_like(t) if need else None for t, need in zip(logs, needed, strict=True)]
+    operands = _padded(bucket, [tensor.exp() for tensor in logs], 0.0)
+    grads = [torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)]
     share = grad / sums.exp()
     for start in range(0, bucket.width, step):
         indices = _chunk_indices(bucket, start, step)
-        gathered = [t.index_select(0, i) for t, i in zip(operands, indices, strict=True)]
-        spread = share[start : start + step].expand(bucket.depth, -1, -1)
-        if bucket.pad is not None:
-            spread = spread.masked_fill(bucket.pad[:, start : start + step, None], 0.0)
-        spread = spread.reshape(-1, share.shape[-1])
+        gathered = [o.index_select(0, i) for o, i in zip(operands, indices, strict=True)]
+        spread = share[start : start + step]
         for number, (total, index) in enumerate(zip(grads, indices, strict=True)):
-            if total is not None:
-                part = spread
-                for other in (*gathered[:number], *gathered[number + 1 :]):
-                    part = part * other
-                total.index_add_(0, index, part)
+            if total is None:
+                continue
+            others = [*gathered[:number], *gathered[number + 1 :]]
+            part = spread.expand(bucket.depth, -1, -1)
+            for other in others:
+                part = part * other.view(part.shape)
+            total.index_add_(0, index, part.reshape(-1, share.shape[-1]))
     return [
         None if total is None else total.mul_(numbers)
         for total, numbers in zip(grads, operands, strict=True)
@@ -180,12 +199,13 @@ def _plain_gradients(
 def _log_gradients(
     bucket: BucketTensors,
     step: int,
-    operands: Sequence[Tensor],
+    logs: Sequence[Tensor],
     sums: Tensor,
     grad: Tensor,
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    grads = [torch.zeros_like(t) if n else None for t, n in zip(operands, needed, strict=True)]
+    operands = _padded(bucket, logs, ZERO)
+    grads = [torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)]
     for start in range(0, bucket.width, step):
         chunk = slice(start, start + step)
         share = _products(bucket, operands, start, step)
@@ -197,26 +217,16 @@ def _log_gradients(
     return grads
 
 
-def _chunk_indices(bucket: BucketTensors, start: int, step: int) -> list[Tensor]:
-    if start == 0 and step >= bucket.width:
-        return list(bucket.indices)
-    shape = (bucket.depth, bucket.width)
-    return [i.view(shape)[:, start : start + step].reshape(-1) for i in bucket.indices]
-
-
 def _products(
     bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int
 ) -> Tensor:
-    """(depth, width of the chunk, rows) logarithms of products; `ZERO` in the padding."""
+    """(depth, width of the chunk, rows) logarithms of products."""
     product: Tensor | None = None
     for logs, index in zip(operands, _chunk_indices(bucket, start, step), strict=True):
         gathered = logs.index_select(0, index)
         product = gathered if product is None else product.add_(gathered)
     assert product is not None
-    product = product.view(bucket.depth, -1, product.shape[-1])
-    if bucket.pad is not None:
-        product.masked_fill_(bucket.pad[:, start : start + step, None], ZERO)
-    return product
+    return product.view(bucket.depth, -1, product.shape[-1])
 
 
 def _log_sum(logs: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def sha256(content: bytes) -> str:
     """The SHA-256 of `content` in hexadecimal.
 
     >>> sha256(b"dolphin")[:12]
-    'cabc91de3e9c'
+    '532f011ec89f'
     """
     return hashlib.sha256(content).hexdigest()
 

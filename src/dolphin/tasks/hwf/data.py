@@ -137,8 +137,8 @@ def make_ink(data_dir: Path | None, download: bool) -> Ink:
     labels = torch.cat([mnist.train_labels[:12_000], mnist.test_labels[:3_000]])
     train = min(12_000, len(mnist.train_labels))
     large = F.interpolate(digits[:, None].float(), (SIZE, SIZE), mode="bilinear")[:, 0]
-    operators = torch.arange(10, len(NAMES)).repeat(1_500)
-    drawn = draw_symbols(operators, SIZE, seed=1, thickness=0.06)
+    operators = torch.arange(10, len(NAMES)).repeat(1_000)
+    drawn = draw_symbols(operators, SIZE, seed=1)
     test = torch.cat(
         [torch.arange(len(labels)) >= train, torch.arange(len(operators)) >= len(operators) * 4 // 5]
     )
