@@ -77,7 +77,8 @@ def test_losses_and_gradients_are_finite_and_reach_the_scores(case, inputs):
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(scores.grad).all()
-    if case.name != "path-6x6" or case.provenance != "damp":  # where sums are clipped at 1
+    # Early on, hardly a formula reaches its label; and sums over paths are clipped at 1.
+    if inputs == "confident" and (case.name, case.provenance) != ("path-6x6", "damp"):
         assert (scores.grad != 0).any()
 
 
@@ -242,7 +243,7 @@ def test_perfectly_read_formulas(length):
         loss = program.loss(sure_of(truth, 14), labels)
         wrong = program.loss(sure_of(truth, 14), [label + 1 for label in labels])
     assert float(loss) == pytest.approx(0.0, abs=1e-6)
-    assert float(wrong) > 10
+    assert float(wrong) > 30
 
 
 def test_formulas_against_enumeration():

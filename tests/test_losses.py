@@ -96,6 +96,13 @@ def test_tiny_likelihoods_keep_their_gradient():
     assert (gradient.abs().sum(2) > 0.1).all()
 
 
+def test_unlikely_wrong_results_are_still_pushed_down():
+    logs = torch.full((1, 3), -45.0, requires_grad=True)
+    d = dl.Distribution.from_logits(logs, range(3), exclusive=False)
+    gradient = torch.autograd.grad(dl.bce_loss(d, [99]), logs)[0]
+    torch.testing.assert_close(gradient, logs.detach().exp(), rtol=1e-4, atol=0.0)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("provenance", PROVENANCES, ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -119,9 +119,11 @@ def _log_of_rest(logs: Tensor) -> Tensor:
 
     A symbol that is wrong and certain is the one to push down: clamping would leave it alone.
     """
-    rest = -torch.expm1(logs)
+    likely = -torch.expm1(logs.clamp(min=-1.0))
     lowest = torch.finfo(logs.dtype).eps
-    return (rest + (lowest - rest).clamp(min=0.0).detach()).log()
+    likely = (likely + (lowest - likely).clamp(min=0.0).detach()).log()
+    unlikely = torch.log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
+    return torch.where(logs > -0.7, likely, unlikely)
 
 
 def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
@@ -56,6 +55,11 @@ def value(formula: tuple[float, float]) -> float:
     return formula[0] + formula[1]
 
 
+def judge(result: float, label: float) -> float | str:
+    """All results that are close enough are one."""
+    return "right" if close(result, label) else result
+
+
 def close(result: float, label: float) -> bool:
     """Equal up to 0.01; dividing by zero is a result like any other."""
     return math.isnan(label) if math.isnan(result) else abs(result - label) <= 0.01
@@ -94,11 +98,9 @@ class Formula(Program):
 
     def loss(self, scores: Tensor, labels: list[float]) -> Tensor:
         results = evaluate([dl.Distribution.from_logits(s, SYMBOLS) for s in scores.unbind(1)])
-        right = dl.apply(results, dl.Distribution.certain_rows(labels), close)
-        # The label is to become likelier, and every other result less likely.
-        found = dl.get_probs(right, symbols=[True, False])
-        wanted = torch.tensor([1.0, 0.0]).to(found).expand_as(found)
-        return F.binary_cross_entropy(found, wanted)
+        # The label is to become likelier, and every other result of a row less likely.
+        judged = dl.apply(results, dl.Distribution.certain_rows(labels), judge)
+        return dl.bce_loss(judged, ["right"] * len(labels))
 
 
 def calculate(symbols: list[Any]) -> float:

@@ -131,4 +131,4 @@ class Chain(Program):
         links = [(node, node + 1) for node in range(self.length)]
         edges = dl.Distribution.from_logits(scores, links, exclusive=False)
         paths = dl.fixpoint(lambda found: dl.union(edges, extend(found, edges)), edges)
-        return -dl.get_logits(paths, symbols=[(0, self.length)]).mean()
+        return dl.nll_loss(paths, [(0, self.length)] * len(scores))

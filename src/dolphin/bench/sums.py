@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
@@ -71,7 +70,7 @@ class Sum(_Digits):
     def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
         digits = read_digits(scores)
         total = add(digits) if self.n <= 64 else add_many(digits)
-        return F.nll_loss(dl.get_logits(total, symbols=range(9 * self.n + 1)), labels)
+        return dl.nll_loss(total, labels)
 
 
 @dataclass(frozen=True)
@@ -87,5 +86,4 @@ class Product(_Digits):
         return scores, [math.prod(row) for row in digits.tolist()]
 
     def loss(self, scores: Tensor, labels: list[int]) -> Tensor:
-        right = multiply(read_digits(scores)).prob_of(labels)
-        return -right.clamp(min=1e-30).log().mean()
+        return dl.nll_loss(multiply(read_digits(scores)), labels)

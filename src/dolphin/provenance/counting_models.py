@@ -51,7 +51,7 @@ def _chunk(tags: Proofs, chunk: slice) -> Tensor:
     patterns, exists = tags.patterns[:, :, chunk], tags.exists[:, chunk]
     row_of = None if tags.row_of is None else tags.row_of[chunk]
     unions, holds = _unions(patterns, exists, tags.layout)
-    logs = log_weights(unions, tags.layout, row_of, signed=tags.signed, weights=PRECISELY)
+    logs = log_weights(unions, tags.layout, row_of, weights=PRECISELY)
     logs = torch.where(holds, logs.double(), ZERO)
     sizes = [number.bit_count() for number in range(1, 2**tags.k)]
     signs = logs.new_tensor([1.0 if size % 2 else -1.0 for size in sizes])

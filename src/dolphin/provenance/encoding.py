@@ -9,7 +9,8 @@ A proof is stored as the values that it *rules out*, one bit per value:
   group carries into a guard bit above it);
 * a proof contains another if it rules out at least as much.
 
-Groups with many columns are written with several digits, each a pattern of its own. The patterns
+Groups with many columns are written with several digits, each a pattern of its own. Where no fact
+occurs negated, an independent fact needs a single bit: "it fails" is ruled out. The patterns
 of several inputs share 64-bit words (the sign bit stays unused), so that a proof over fifteen
 ten-way inputs takes three words.
 """
@@ -89,24 +90,27 @@ class Code:
 
 
 @functools.lru_cache(maxsize=512)
-def code_of(groups: tuple[tuple[int, ...], ...]) -> Code:
-    """The code of an input with these groups of columns."""
+def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
+    """The code of an input with these groups of columns, with or without negated facts."""
     word, shift = 0, 0
     coded: list[Group] = []
     for columns in groups:
         digits = []
-        for size in _digit_sizes(len(columns) + 1):
-            if shift + size + 1 > WORD_BITS:
+        sizes = [1] if len(columns) == 1 and not signed else _digit_sizes(len(columns) + 1)
+        for size in sizes:
+            bits = size + (size > 1)  # a single bit can't be a contradiction: no guard
+            if shift + bits > WORD_BITS:
                 word, shift = word + 1, 0
             digits.append(Digit(word, shift, size))
-            shift += size + 1
+            shift += bits
         coded.append(Group(columns, tuple(digits)))
     holds = np.zeros((sum(map(len, groups)), word + 1), dtype=np.int64)
     for group in coded:
         for value, column in enumerate(group.columns):
             for digit in group.digits:
                 value, at = divmod(value, digit.size)
-                holds[column, digit.word] |= digit.mask & ~(1 << (digit.shift + at))
+                ruled_out = digit.mask if digit.size == 1 else digit.mask & ~(1 << digit.shift + at)
+                holds[column, digit.word] |= ruled_out
     return Code(tuple(coded), word + 1, shift, holds)
 
 
@@ -152,6 +156,7 @@ class Layout:
     placements: tuple[Placement, ...] = ()
     words: int = 0
     used: int = WORD_BITS
+    signed: bool = False  # may facts occur negated?
 
     def find(self, facts: Facts) -> Placement | None:
         for placement in self.placements:
@@ -161,12 +166,27 @@ class Layout:
 
     def having(self, facts: Facts) -> Layout:
         """This layout with room for `facts`, which it doesn't have yet."""
-        code = code_of(facts.groups)
+        code = code_of(facts.groups, self.signed)
         if code.words == 1 and self.words and self.used + code.used <= WORD_BITS:
             placement = Placement(facts, code, self.words - 1, self.used)
-            return Layout((*self.placements, placement), self.words, self.used + code.used)
-        placement = Placement(facts, code, self.words, 0)
-        return Layout((*self.placements, placement), self.words + code.words, code.used)
+            words, used = self.words, self.used + code.used
+        else:
+            placement = Placement(facts, code, self.words, 0)
+            words, used = self.words + code.words, code.used
+        return Layout((*self.placements, placement), words, used, self.signed)
+
+    def with_signs(self) -> tuple[Layout, list[Move]]:
+        """A signed layout of the same inputs, and how words are rewritten for it."""
+        layout = Layout(signed=True)
+        moves = []
+        for old in self.placements:
+            layout = layout.having(old.facts)
+            new = layout.placements[-1]
+            for source, target in zip(old.digits(), new.digits(), strict=True):
+                # "It fails" is the only value of the single bit, and the second of two.
+                up = target.shift - source.shift + (source.size == 1)
+                moves.append(Move(source.word, source.mask, target.word, up))
+        return layout, moves
 
     def extended(self, other: Layout) -> Layout:
         """This layout with room for all inputs of `other`."""
@@ -195,8 +215,9 @@ class Layout:
         lows, guards = [0] * self.words, [0] * self.words
         for placement in self.placements:
             for digit in placement.digits():
-                lows[digit.word] |= 1 << digit.shift
-                guards[digit.word] |= 1 << (digit.shift + digit.size)
+                if digit.size > 1:
+                    lows[digit.word] |= 1 << digit.shift
+                    guards[digit.word] |= 1 << (digit.shift + digit.size)
         return lows, guards
 
 

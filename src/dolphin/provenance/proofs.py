@@ -27,7 +27,6 @@ class Proofs:
     scores: Tensor  # (k, n, r), float64; NO_PROOF where there is none
     layout: Layout
     disjoint: bool  # any two different proofs, of whatever symbols, contradict each other
-    signed: bool = False  # some facts may occur negated
     # For the unchanged facts of one input: word and mask of the group that each symbol belongs to.
     fields: tuple[Tensor, Tensor] | None = None
     row_of: Tensor | None = None  # (n,) which row a symbol belongs to, where rows are flattened
@@ -47,6 +46,27 @@ class Proofs:
     @property
     def exists(self) -> Tensor:
         return self.scores > NO_PROOF
+
+    @property
+    def signed(self) -> bool:
+        """May facts occur negated?"""
+        return self.layout.signed
+
+
+def with_signs(tags: Proofs) -> Proofs:
+    """The same proofs, written so that negated facts can join them."""
+    if tags.signed:
+        return tags
+    layout, moves = tags.layout.with_signs()
+    patterns = tags.patterns.new_zeros(layout.words, *tags.patterns.shape[1:])
+    add_moved(patterns, tags.patterns, moves)
+    return replace(tags, patterns=patterns, layout=layout, fields=None)
+
+
+def same_signs(parts: Sequence[Proofs]) -> list[Proofs]:
+    """All parts with signs if one of them has them."""
+    signed = any(part.signed for part in parts)
+    return [with_signs(part) for part in parts] if signed else list(parts)
 
 
 def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
@@ -74,6 +94,7 @@ def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
 
 def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]]:
     """A common layout, and the patterns and scores of all parts in it, with the same k and r."""
+    parts = same_signs(parts)
     layout = merge([part.layout for part in parts])
     k = max(part.k for part in parts)
     rows = max(part.rows for part in parts)
@@ -146,7 +167,6 @@ def concat(parts: Sequence[Proofs]) -> Proofs:
         torch.cat(scores, dim=1),
         layout,
         disjoint=False,
-        signed=any(part.signed for part in parts),
         fields=fields,
         row_of=row_of,
     )
@@ -159,7 +179,6 @@ def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
         torch.where(mask, scores[0], scores[1]),
         layout,
         disjoint=yes.disjoint and no.disjoint,  # no row mixes the two
-        signed=yes.signed or no.signed,
         row_of=yes.row_of,
     )
 
@@ -181,11 +200,12 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
 
 def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
     """Rows after rows. Inputs at the same place of programs of the same shape become one input."""
+    parts = same_signs(parts)
     shapes = [
         [(p.facts.groups, p.word, p.shift) for p in part.layout.placements] for part in parts
     ]
     if all(shape == shapes[0] for shape in shapes):
-        layout = Layout()
+        layout = Layout(signed=parts[0].signed)
         for together in zip(*(part.layout.placements for part in parts), strict=True):
             layout = layout.having(stack_facts([p.facts for p in together], batches))
         parts = [replace(part, layout=layout) for part in parts]
@@ -193,7 +213,7 @@ def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Pro
         total, before = sum(batches), 0
         widened = []
         for part, batch in zip(parts, batches, strict=True):
-            layout = Layout()
+            layout = Layout(signed=part.signed)
             for placement in part.layout.placements:
                 layout = layout.having(
                     extend_facts(placement.facts, before, batch, total - before - batch)
@@ -232,5 +252,4 @@ def _stack_rows(parts: Sequence[Proofs], batches: Sequence[int], flat: bool) -> 
         torch.cat(scores, dim=-1),
         layout,
         disjoint=all(part.disjoint for part in spread),
-        signed=any(part.signed for part in spread),
     )

@@ -11,14 +11,43 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.contraction import BucketTensors
 from dolphin.provenance.encoding import Layout, Placement, merge
-from dolphin.provenance.proofs import NO_PROOF, Proofs, add_moved, moved
+from dolphin.provenance.proofs import NO_PROOF, Proofs, add_moved, moved, same_signs
 from dolphin.provenance.weighing import SEARCHING, log_weights
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some groups of a bucket: combination d of group w stands at d * width + w."""
+
+    indices: list[Tensor]
+    shifted: Tensor | None  # see `BucketTensors.shifted`
+    depth: int
+    width: int
+
+    @classmethod
+    def of(cls, bucket: BucketTensors, start: int, width: int) -> _Chunk:
+        def cut(index: Tensor) -> Tensor:
+            if width == bucket.width:
+                return index
+            return index.view(bucket.depth, -1)[:, start : start + width].reshape(-1)
+
+        shifted = None if bucket.shifted is None else cut(bucket.shifted)
+        return cls([cut(index) for index in bucket.indices], shifted, bucket.depth, width)
+
+    def padded(self, scores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Scores (k, n, r) and their indices; in the padding they lead to no proof."""
+        pairs = list(zip(scores, self.indices, strict=True))
+        if self.shifted is not None:
+            pairs[0] = (F.pad(scores[0], (0, 0, 1, 0), value=NO_PROOF), self.shifted)
+        return pairs
 
 
 class Search:
@@ -26,6 +55,7 @@ class Search:
 
     def __init__(self, operands: Sequence[Proofs], k: int) -> None:
         self.k = k
+        operands = same_signs(operands)
         self.operands = operands
         self.rows = max(operand.rows for operand in operands)
         # The literal facts of an input are looked up in the patterns of the other operand, whose
@@ -36,7 +66,6 @@ class Search:
         self.moves = [layout.moves_to(self.layout) for layout in layouts]
         self.shared = any(a.overlaps(b) for a, b in itertools.combinations(layouts, 2))
         self.disjoint = not self.shared and all(operand.disjoint for operand in operands)
-        self.signed = any(operand.signed for operand in operands)
         self.literal = self._literal(lead)
         self.slots = self._slots()
 
@@ -76,54 +105,50 @@ class Search:
 
     def run(self, bucket: BucketTensors, start: int, width: int) -> tuple[Tensor, Tensor]:
         """Patterns (words, k, width, r) and scores (k, width, r) of groups start .. start+width."""
-        shape = (bucket.depth, bucket.width)
-        indices = [i.view(shape)[:, start : start + width].reshape(-1) for i in bucket.indices]
-        pad = None if bucket.pad is None else bucket.pad[:, start : start + width]
-        simple = self.disjoint or (self.k == 1 and not self._weighs())
-        if simple:
-            candidates = self._scores(indices, bucket.depth, width)
-            if pad is not None:
-                candidates.masked_fill_(pad.repeat(len(self.slots), 1)[:, :, None], NO_PROOF)
-            return self._likeliest(candidates, indices, bucket.depth, width)
-        patterns = self._unions(indices, bucket.depth, width)
+        chunk = _Chunk.of(bucket, start, width)
+        if self.disjoint or (self.k == 1 and not self._weighs()):
+            return self._likeliest(self._scores(chunk), chunk)
+        patterns = self._unions(chunk)
         if self._weighs():
-            candidates = self._weigh(patterns, indices, width)
+            candidates = self._weigh(patterns, chunk)
         else:
-            candidates = self._scores(indices, bucket.depth, width)
-        if pad is not None:
-            candidates.masked_fill_(pad.repeat(len(self.slots), 1)[:, :, None], NO_PROOF)
+            candidates = self._scores(chunk)
         return self._likeliest_absorbing(candidates, patterns)
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def _scores(self, indices: Sequence[Tensor], depth: int, width: int) -> Tensor:
+    def _scores(self, chunk: _Chunk) -> Tensor:
         """Scores of all unions, (slots * depth, width, r), without weighing patterns."""
+        depth, width = chunk.depth, chunk.width
         gathered = [
-            operand.scores.index_select(1, index).view(operand.k, depth, width, -1)
-            for operand, index in zip(self.operands, indices, strict=True)
+            scores.index_select(1, index).view(-1, depth, width, scores.shape[-1])
+            for scores, index in chunk.padded([operand.scores for operand in self.operands])
         ]
         if self.literal is not None:
             lead, other, _ = self.literal
-            fresh, known = self._overlap(indices, depth, width)
-            score = gathered[lead] + torch.where(fresh, gathered[other], torch.where(known, 0.0, NO_PROOF))
-            return score.expand(-1, -1, -1, self.rows).reshape(-1, width, self.rows).clone()
+            fresh, known = self._overlap(chunk)
+            otherwise = 0.0 if known is None else torch.where(known, 0.0, NO_PROOF)
+            gain = torch.where(fresh, gathered[other], otherwise)
+            return gain.add(gathered[lead]).view(-1, width, self.rows)
         out = gathered[0].new_empty(len(self.slots), depth, width, self.rows)
         for place, slot in enumerate(self.slots):
-            target = out[place]
-            target.copy_(gathered[0][slot[0]])
-            for part, s in zip(gathered[1:], slot[1:], strict=True):
-                target.add_(part[s])
+            if len(gathered) == 1:
+                out[place] = gathered[0][slot[0]]
+                continue
+            torch.add(gathered[0][slot[0]], gathered[1][slot[1]], out=out[place])
+            for part, s in zip(gathered[2:], slot[2:], strict=True):
+                out[place].add_(part[s])
         return out.view(-1, width, self.rows)
 
-    def _overlap(
-        self, indices: Sequence[Tensor], depth: int, width: int
-    ) -> tuple[Tensor, Tensor]:
+    def _overlap(self, chunk: _Chunk) -> tuple[Tensor, Tensor | None]:
         """Does a literal fact say something new of its group, or is it known already?
 
-        If neither, it contradicts the proof. Both are (k of the leading operand, depth, width, r).
+        If neither, it contradicts the proof. Both are (k of the leading operand, depth, width, r);
+        the second is None if there can be no contradiction.
         """
         assert self.literal is not None
         lead, other, place = self.literal
+        indices = chunk.indices
         proofs, literal = self.operands[lead], self.operands[other]
         assert literal.fields is not None
         home = literal.layout.placements[0]
@@ -140,12 +165,14 @@ class Search:
             at = (word * proofs.k + slot) * proofs.n + indices[lead]
             rows = proofs.patterns.shape[-1]
             known.append(proofs.patterns.reshape(-1, rows).index_select(0, at) & mask)
-        ruled_out = torch.stack(known)
-        shape = (proofs.k, depth, width, -1)
+        ruled_out = known[0][None] if proofs.k == 1 else torch.stack(known)
+        shape = (proofs.k, chunk.depth, chunk.width, -1)
         fresh = (ruled_out == 0).view(shape)
+        if place.code.all_binary and not literal.signed:
+            return fresh, None
         return fresh, ((ruled_out | fact) == ruled_out).view(shape)
 
-    def _weigh(self, patterns: Tensor, indices: Sequence[Tensor], width: int) -> Tensor:
+    def _weigh(self, patterns: Tensor, chunk: _Chunk) -> Tensor:
         """Scores of unions from their patterns, NO_PROOF for contradictions."""
         lows, guards = (
             torch.tensor(bits, device=patterns.device).view(-1, 1, 1, 1)
@@ -153,17 +180,17 @@ class Search:
         )
         contradiction = ((patterns + lows) & guards).ne(0).any(0)
         scores = log_weights(
-            patterns, self.layout, self.row_of(indices, width), signed=self.signed, weights=SEARCHING
+            patterns, self.layout, self.row_of(chunk.indices, chunk.width), weights=SEARCHING
         )
-        exists = self._exists(indices, width)
+        exists = self._exists(chunk)
         scores = torch.where(contradiction | ~exists, NO_PROOF, scores)
         return scores.expand(-1, -1, self.rows).clone()
 
-    def _exists(self, indices: Sequence[Tensor], width: int) -> Tensor:
+    def _exists(self, chunk: _Chunk) -> Tensor:
         """Do all proofs of a union exist? (slots * depth, width, r)"""
         gathered = [
-            operand.exists.index_select(1, index)
-            for operand, index in zip(self.operands, indices, strict=True)
+            scores.index_select(1, index) > NO_PROOF
+            for scores, index in chunk.padded([operand.scores for operand in self.operands])
         ]
         parts = []
         for slot in self.slots:
@@ -171,15 +198,15 @@ class Search:
             for part, s in zip(gathered[1:], slot[1:], strict=True):
                 every = every & part[s]
             parts.append(every.expand(-1, self.rows))
-        return torch.cat(parts).view(-1, width, self.rows)
+        return torch.cat(parts).view(-1, chunk.width, self.rows)
 
     # -- patterns ----------------------------------------------------------------------------------
 
-    def _unions(self, indices: Sequence[Tensor], depth: int, width: int) -> Tensor:
+    def _unions(self, chunk: _Chunk) -> Tensor:
         """Patterns of all unions, (words, slots * depth, width, r)."""
         gathered = [
             moved(operand.patterns.index_select(2, index), moves, self.layout.words)
-            for operand, index, moves in zip(self.operands, indices, self.moves, strict=True)
+            for operand, index, moves in zip(self.operands, chunk.indices, self.moves, strict=True)
         ]
         parts = []
         for slot in self.slots:
@@ -187,7 +214,9 @@ class Search:
             for part, s in zip(gathered[1:], slot[1:], strict=True):
                 union = union | part[:, s]
             parts.append(union.expand(-1, -1, self.rows))
-        return torch.cat(parts, dim=1).view(self.layout.words, -1, width, self.rows)
+        return torch.cat(parts, dim=1).view(
+            self.layout.words, -1, chunk.width, self.rows
+        )
 
     def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
         """Which row each group of a chunk belongs to, where rows are flattened."""
@@ -198,10 +227,9 @@ class Search:
 
     # -- choosing ----------------------------------------------------------------------------------
 
-    def _likeliest(
-        self, candidates: Tensor, indices: Sequence[Tensor], depth: int, width: int
-    ) -> tuple[Tensor, Tensor]:
+    def _likeliest(self, candidates: Tensor, chunk: _Chunk) -> tuple[Tensor, Tensor]:
         """Nothing to compare: the k best scores win, and only their patterns are made."""
+        depth, width = chunk.depth, chunk.width
         scores, winners = _best(candidates, self.k)
         group = torch.arange(width, device=winners.device)[:, None]
         # Candidate (slot, step) of group w stands at slot * depth + step; its members at
@@ -211,7 +239,7 @@ class Search:
         member = (step * width + group).view(-1)
         patterns: Tensor | None = None
         for number, (operand, index, moves) in enumerate(
-            zip(self.operands, indices, self.moves, strict=True)
+            zip(self.operands, chunk.indices, self.moves, strict=True)
         ):
             if not moves:  # a certain operand: the empty proof
                 continue

@@ -80,7 +80,7 @@ class TopKProofs(Provenance):
     # -- in and out --------------------------------------------------------------------------------
 
     def from_facts(self, facts: Facts) -> Proofs:
-        code = code_of(facts.groups)
+        code = code_of(facts.groups, False)
         device = facts.log_probs.device
         patterns = to_device(code.holds.T.reshape(code.words, 1, -1, 1), device)
         fields = None
@@ -97,7 +97,7 @@ class TopKProofs(Provenance):
         if self.wmc == "exact" and not tags.disjoint and tags.k > 1:
             return log_probability_of_any(tags)
         logs = log_weights(
-            tags.patterns, tags.layout, tags.row_of, signed=tags.signed, weights=LEARNING
+            tags.patterns, tags.layout, tags.row_of, weights=LEARNING
         )
         return sum_of_proofs(logs, tags.exists)
 
@@ -128,7 +128,6 @@ class TopKProofs(Provenance):
                         scores,
                         search.layout,
                         search.disjoint,
-                        search.signed,
                         row_of=search.row_of(first, width),
                     )
                 )
@@ -142,11 +141,12 @@ class TopKProofs(Provenance):
         patterns = operands[0].patterns.new_zeros(search.layout.words, 1, n, 1)
         flat = any(operand.row_of is not None for operand in operands)
         row_of = torch.zeros(n, dtype=torch.int64, device=scores.device) if flat else None
-        return Proofs(patterns, scores, search.layout, search.disjoint, search.signed, row_of=row_of)
+        return Proofs(patterns, scores, search.layout, search.disjoint, row_of=row_of)
 
     @torch.no_grad()
     def negate(self, tags: Proofs) -> Proofs:
         """¬(P ∨ Q) = ¬P ∧ ¬Q, and ¬P holds if any one constraint of P is broken."""
+        tags = proofs.with_signs(tags)
         places = np.arange(tags.n)
         plan = Contraction([places, places], places, tags.n)
         result = replace(self.one(tags.n, tags), row_of=tags.row_of)
@@ -164,7 +164,7 @@ class TopKProofs(Provenance):
             way = torch.zeros_like(pattern)
             way[digit.word] = digit.mask & ~kept
             score = log_weights(
-                way[:, None], tags.layout, tags.row_of, signed=True, weights=SEARCHING
+                way[:, None], tags.layout, tags.row_of, weights=SEARCHING
             )[0]
             ways.append(way)
             scores.append(torch.where((kept != 0) & exists, score, NO_PROOF))
@@ -173,7 +173,7 @@ class TopKProofs(Provenance):
         best, at = order.topk(min(self.k, len(order)), dim=0)
         patterns = torch.stack([way.expand(-1, -1, rows) for way in ways], dim=1)
         chosen = patterns.gather(1, at.expand(patterns.shape[0], *at.shape))
-        return Proofs(chosen, best, tags.layout, disjoint=False, signed=True, row_of=tags.row_of)
+        return Proofs(chosen, best, tags.layout, disjoint=False, row_of=tags.row_of)
 
     def saturated(self, old: Proofs, new: Proofs) -> bool:
         if old.layout != new.layout or old.k > new.k:
@@ -236,7 +236,9 @@ def _spelled(words: list[int], placement: Placement, row: int) -> list[tuple[Any
         scale = 1
         for digit in map(placement.moved, group.digits):
             ruled_out = (words[digit.word] >> digit.shift) & ((1 << digit.size) - 1)
-            allowed = {v for v in allowed if not ruled_out >> ((v // scale) % digit.size) & 1}
+            if digit.size == 1:  # the single bit stands for "it fails", the second value
+                ruled_out <<= 1
+            allowed = {v for v in allowed if not ruled_out >> ((v // scale) % max(2, digit.size)) & 1}
             scale *= digit.size
         values = [probs[c] for c in group.columns]
         values.append(max(0.0, 1.0 - sum(values)))

@@ -34,7 +34,7 @@ SEARCHING = Weights(lambda facts: facts.log_probs.detach().double(), FACT_PENALT
 
 
 def log_weights(
-    patterns: Tensor, layout: Layout, row_of: Tensor | None, *, signed: bool, weights: Weights
+    patterns: Tensor, layout: Layout, row_of: Tensor | None, *, weights: Weights
 ) -> Tensor:
     """Logarithm of the probability of each proof: (words, k, n, r) → (k, n, r).
 
@@ -44,9 +44,9 @@ def log_weights(
     for placement in layout.placements:
         logs = weights.of(placement.facts)
         if placement.code.all_binary:
-            parts = [_binary(patterns, placement, logs, row_of, signed, weights.penalty)]
+            parts = [_binary(patterns, placement, logs, row_of, layout.signed, weights.penalty)]
         else:
-            weigh = _allowed if signed else _chosen
+            weigh = _allowed if layout.signed else _chosen
             padded = torch.cat([logs - weights.penalty, logs.new_zeros(1, logs.shape[1])])
             parts = (
                 weigh(patterns, placement, group, padded, row_of, weights.penalty)
@@ -90,7 +90,7 @@ def _chosen(
     for ruled_out, size in _values(patterns, placement, group):
         # One bit, if anything was ruled out (and none in the place of a proof that doesn't exist).
         left = (ruled_out ^ ((1 << size) - 1)).clamp_(min=1)
-        digit = left.double().log2().round_().long().mul_(scale)
+        digit = _position(left).mul_(scale)
         value = digit if value is None else value.add_(digit)
         absent = (ruled_out == 0) if absent is None else absent
         scale *= size
@@ -102,6 +102,11 @@ def _chosen(
         table = torch.tensor(group.columns, device=patterns.device)
         column = table[value.clamp_(max=len(group.columns) - 1)]
     return _take(padded, column.masked_fill_(absent, padded.shape[0] - 1), row_of)
+
+
+def _position(power: Tensor) -> Tensor:
+    """Which power of two each number is: the exponent of its floating-point representation."""
+    return (power.double().view(torch.int64) >> 52).sub_(1023)
 
 
 def _take(logs: Tensor, column: Tensor, row_of: Tensor | None) -> Tensor:
@@ -140,7 +145,7 @@ def _binary(
     words = torch.from_numpy(words + placement.word).to(device)
     shifts = torch.from_numpy(shifts + placement.shift).to(device)[:, None, None, None]
     bits = patterns.index_select(0, words) >> shifts
-    holds = ((bits >> 1) & 1).to(logs.dtype)
+    holds = ((bits >> 1 if signed else bits) & 1).to(logs.dtype)
     total = (holds * _rows_of(logs - penalty, row_of)).sum(0)
     if signed:
         fails = (bits & 1).to(logs.dtype)

@@ -31,6 +31,7 @@ from dolphin.training.task import Data
 SIZE = 45
 SIZES = {7: (10_000, 2_000), 15: (24_000, 6_000), 19: (32_000, 8_000)}
 """Training and test formulas by greatest length, as in the paper."""
+OTHER_SIZES = (24_000, 6_000)
 VALIDATION = 1_000
 OPERATORS = {"+": 10, "-": 11, "*": 12, "/": 13}
 
@@ -120,7 +121,7 @@ def read_ink(folder: Path) -> Ink:
     """The real ink."""
     path = folder / "symbols.npz"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             images, labels, split = (arrays[name] for name in ("images", "labels", "split"))
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is truncated, damaged or something else ({error}).") from None
@@ -220,7 +221,7 @@ def load(
                 for n, formulas in enumerate((train, test))
             )
     else:
-        counts = SIZES.get(longest, SIZES[15])
+        counts = SIZES.get(longest, OTHER_SIZES)
         shared = split == "shared"
         usable = (everything if shared else ~ink.test & ~held, everything if shared else ink.test)
         train, test = (

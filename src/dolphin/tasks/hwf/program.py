@@ -41,6 +41,20 @@ def append(formula: Formula, symbol: Any) -> Formula:
     return (*formula, symbol)
 
 
+def fits(formula: Formula, symbol: Any) -> bool:
+    """May this symbol come next? Numbers and operators take turns.
+
+    >>> fits((3, "+"), 4), fits((3, "+"), "-")
+    (True, False)
+    """
+    return (symbol in OPERATORS) == (len(formula) % 2 == 1)
+
+
+def complete(formula: Formula) -> bool:
+    """Does the formula end with a number?"""
+    return len(formula) % 2 == 1
+
+
 def evaluate(formula: Formula) -> float:
     """What a formula comes to: only sums and differences are left, from left to right.
 
@@ -87,6 +101,6 @@ def calculate(
     for place, symbol in enumerate(symbols[1:], start=1):
         allowed = OPERATORS if place % 2 else DIGITS
         choices = dl.sample(dl.filter(symbol, lambda s: s in allowed), keep)
-        formula = dl.apply(formula, choices, append, where=lengths > place)
+        formula = dl.apply_if(formula, choices, append, fits, where=lengths > place)
         formula = dl.sample(formula, keep)
-    return dl.apply(formula, evaluate)
+    return dl.apply_if(formula, evaluate, complete)
