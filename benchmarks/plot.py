@@ -53,7 +53,7 @@ def draw(lines: list[dict[str, Any]], out: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("symbolic time ÷ time of the network, forward + backward (logarithmic)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, 1.1), ncols=3, frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, 1.06), ncols=3, frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)
     plt.close(figure)

@@ -176,12 +176,14 @@ def test_caches_are_bounded():
         for n in range(3000):
             d = dl.Distribution(torch.tensor([0.5, 0.5]), [n, n + 1])
             assert list(dl.apply(d, lambda x, n=n: x - n).symbols) == [0, 1]
-    for name, value in numbers_in(dl.cache_info()):
+    info = dl.cache_info()
+    for name, value in numbers_in(info):
         assert value < 5000, name
+    assert info.plan_weight <= info.max_plan_weight
 
 
 def numbers_in(info, prefix=""):
-    """(name, number) of everything that cache_info() says is stored: no limits, hits, misses."""
+    """(name, number) of the entries that cache_info() counts; no limits, weights, hits, misses."""
     if hasattr(info, "_asdict"):
         info = info._asdict()
     elif hasattr(info, "__dict__") and not isinstance(info, dict):
@@ -189,7 +191,7 @@ def numbers_in(info, prefix=""):
     if isinstance(info, dict):
         for key, value in info.items():
             yield from numbers_in(value, f"{prefix}.{key}")
-    elif isinstance(info, int) and not any(w in prefix for w in ("max", "limit", "hits", "miss")):
+    elif isinstance(info, int) and not any(w in prefix for w in ("max", "weight", "hits", "miss")):
         yield prefix, info
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -12,12 +11,11 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from tiny_cli import blots
-
 from dolphin.cli import COMMANDS, main
 from dolphin.tasks import digits
 from dolphin.tasks.catalogue import TASKS
 from dolphin.training.folder import RunFolder
+from tiny_cli import blots
 
 
 @pytest.fixture(autouse=True)
@@ -175,8 +173,3 @@ def test_python_m_dolphin():
     )
     assert done.returncode == 2
     assert done.stderr == "dolphin: --k must be greater than 0, got 0.\n"
-
-
-def test_results_are_json_that_others_can_read(tmp_path):
-    finished(tmp_path / "run", 0, 1.0)
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["test_accuracy"] == 1.0

@@ -54,7 +54,6 @@ def test_two_processes_are_one(tmp_path):
     first, second = (
         checkpoint.load(tmp_path / name / "checkpoint.pt", "sum") for name in ("one", "two")
     )
-    assert first["progress"]["loss_sum"] == second["progress"]["loss_sum"]
     for name, expected in first["network"].items():
         torch.testing.assert_close(second["network"][name], expected, rtol=1e-3, atol=1e-5)
     metrics = [json.loads((tmp_path / n / "metrics.jsonl").read_text()) for n in ("one", "two")]

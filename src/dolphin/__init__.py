@@ -14,11 +14,13 @@ from dolphin.operations import (
     get_logits,
     get_probs,
     negate,
+    reduce,
     sample,
     union,
 )
 from dolphin.profiling import profile
 from dolphin.provenance import DAMP, Provenance, TopKProofs, get_provenance
+from dolphin.tracing import trace
 
 __version__ = "0.1.0"
 
@@ -39,10 +41,12 @@ __all__ = [
     "get_probs",
     "get_provenance",
     "negate",
-    "profile",
     "nll_loss",
+    "profile",
+    "reduce",
     "sample",
     "settings",
+    "trace",
     "union",
     "using",
 ]

@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status. Mistakes of the user are messages, not tracebacks."""
+    """Run one command; returns the exit status. Mistakes of users are messages, not tracebacks."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
+import torch
+
 from dolphin.errors import InputError
 
 
@@ -24,11 +26,13 @@ class Settings:
     """Numbers that the tag stage holds at once; larger work is done in chunks."""
 
 
-_current: ContextVar[Settings] = ContextVar("dolphin_settings", default=Settings())  # noqa: B039
+_USUAL = Settings()
+_current: ContextVar[Settings] = ContextVar("dolphin_settings", default=_USUAL)
 
 
 def current_settings() -> Settings:
-    return _current.get()
+    """The limits in force; the usual ones in compiled code, which can't look at its context."""
+    return _USUAL if torch.compiler.is_compiling() else _current.get()
 
 
 @contextlib.contextmanager

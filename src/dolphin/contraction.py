@@ -12,7 +12,6 @@ rows of tags and reduces over the first dimension. Groups of very different size
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,22 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """An ordinary tensor, also where the caller is in inference mode: it will be used again."""
     with torch.inference_mode(False):
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+# A plain dictionary, because the compiler can look into it.
+_constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+_MOST_CONSTANTS = 4096
+
+
+def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """A few integers as a tensor, made once for each device."""
+    known = _constants.get((values, device))
+    if known is None:
+        if len(_constants) >= _MOST_CONSTANTS:
+            _constants.clear()
+        known = to_device(np.array(values, dtype=np.int64), device)
+        _constants[(values, device)] = known
+    return known
 
 
 class Index:
@@ -98,23 +113,32 @@ class Contraction:
         self.group_of = group_of
         self.groups = groups
         self.convolution = convolution
+        self._selection: Index | None = None
+        self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
 
     @property
     def combinations(self) -> int:
         return len(self.group_of)
 
-    @functools.cached_property
+    @property
     def selection(self) -> Index | None:
         """For one operand whose tags are only reordered, dropped or padded: the places."""
-        if len(self.indices) != 1 or len(np.unique(self.group_of)) != self.combinations:
-            return None
-        places = np.full(self.groups, -1, dtype=np.int64)
-        places[self.group_of] = self.indices[0]
-        return Index(places)
+        if self._selection is None and len(self.indices) == 1:
+            single = len(np.unique(self.group_of)) == self.combinations
+            if single:
+                places = np.full(self.groups, -1, dtype=np.int64)
+                places[self.group_of] = self.indices[0]
+                self._selection = Index(places)
+        return self._selection
 
-    @functools.cached_property
+    @property
     def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
+        if self._made is None:
+            self._made = self._make_layout()
+        return self._made
+
+    def _make_layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
         counts = np.bincount(self.group_of, minlength=self.groups)
         order = np.argsort(self.group_of, kind="stable")
         starts = np.cumsum(counts) - counts

@@ -188,6 +188,30 @@ def fixpoint(
     )
 
 
+def reduce(
+    function: Function, distributions: Iterable[Distribution], *, cache: bool = True
+) -> Distribution:
+    """Fold many distributions with an associative function of two symbols, as a balanced tree.
+
+    The same result as `apply` from left to right, but with operands of similar size, which makes
+    long chains much cheaper: a sum of 1024 digits takes ten rounds.
+
+    >>> import dolphin as dl
+    >>> coin = dl.Distribution([0.5, 0.5], [0, 1])
+    >>> dl.reduce(lambda x, y: x + y, [coin] * 4).row(0)
+    [(0, 0.0625), (1, 0.25), (2, 0.375), (3, 0.25), (4, 0.0625)]
+    """
+    operands = list(distributions)
+    if not operands:
+        raise InputError("reduce: got no distributions.")
+    _split("reduce", operands, 0)
+    while len(operands) > 1:
+        pairs = zip(operands[::2], operands[1::2], strict=False)
+        rest = operands[-1:] if len(operands) % 2 else []
+        operands = [apply(a, b, function, cache=cache) for a, b in pairs] + rest
+    return operands[0]
+
+
 def _settled(old: Distribution, new: Distribution) -> bool:
     if old._batch != new._batch or old._provenance != new._provenance:
         return False

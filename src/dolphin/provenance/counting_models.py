@@ -17,12 +17,12 @@ from torch.utils.checkpoint import checkpoint
 
 from dolphin.config import current_settings
 from dolphin.provenance.encoding import Layout
-from dolphin.provenance.numbers import ZERO, clip_above_one
+from dolphin.provenance.numbers import ZERO, clip_above_one, precisely
 from dolphin.provenance.proofs import Proofs
 from dolphin.provenance.weighing import Weights, log_weights
 
 LARGEST_K = 16  # the number of sets, 2^k, is out of reach beyond
-PRECISELY = Weights(lambda facts: facts.log_probs.double(), 0.0)
+PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
 
 
 def log_probability_of_any(tags: Proofs) -> Tensor:
@@ -32,7 +32,7 @@ def log_probability_of_any(tags: Proofs) -> Tensor:
     backward pass instead of being kept for it.
     """
     rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
-    columns = sum(len(p.code.holds) for p in tags.layout.placements)
+    columns = sum(p.code.columns for p in tags.layout.placements)
     cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
     step = max(1, current_settings().chunk_elements // cost)
     dtypes = [p.facts.log_probs.dtype for p in tags.layout.placements]

@@ -85,6 +85,8 @@ class DAMP(TensorProvenance):
         return log1mexp(tags)
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        if torch.compiler.is_compiling():  # leave fusing to the compiler
+            return super().contract(operands, plan)
         clip = self.above_one == "clip"
         if plan.convolution:
             return log_convolution(operands[0], operands[1], clip=clip)

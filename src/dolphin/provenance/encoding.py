@@ -17,12 +17,14 @@ ten-way inputs takes three words.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from dolphin.contraction import to_device
 from dolphin.provenance.contract import Facts
 
 WORD_BITS = 63
@@ -50,48 +52,74 @@ class Group:
     digits: tuple[Digit, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class CodeTensors:
+    """A code on one device."""
+
+    holds: Tensor  # (words, 1, columns, 1): the pattern of "this column holds"
+    words: Tensor  # (columns,) the word of each column's first digit
+    shifts: Tensor  # (columns,) and its shift
+    masks: Tensor  # (columns,) and its mask
+
+
 class Code:
     """How the facts of one input are written, starting at word 0, bit 0."""
 
-    groups: tuple[Group, ...]
-    words: int
-    used: int  # bits of the last word that are taken
-    holds: np.ndarray  # (columns, words): the pattern of "this column holds"
+    def __init__(self, groups: tuple[Group, ...], words: int, used: int) -> None:
+        self.groups = groups
+        self.words = words
+        self.used = used  # bits of the last word that are taken
+        self.columns = sum(len(group.columns) for group in groups)
+        self.all_binary = all(len(group.columns) == 1 for group in groups)
+        self.single_digits = all(len(group.digits) == 1 for group in groups)
+        self.word_masks = [0] * words
+        for digit in (digit for group in groups for digit in group.digits):
+            self.word_masks[digit.word] |= digit.mask
+        self._devices: dict[torch.device, CodeTensors] = {}
 
-    @property
-    def all_binary(self) -> bool:
-        """Is every group a single independent fact?"""
-        return all(len(group.columns) == 1 for group in self.groups)
-
-    @functools.cached_property
-    def word_masks(self) -> tuple[int, ...]:
-        """The bits of all digits in each word."""
-        masks = [0] * self.words
-        for group in self.groups:
-            for digit in group.digits:
-                masks[digit.word] |= digit.mask
-        return tuple(masks)
-
-    @functools.cached_property
-    def binary_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Word and shift of each column, if all groups are single facts."""
-        digits: dict[int, Digit] = {g.columns[0]: g.digits[0] for g in self.groups}
-        places = [(digits[c].word, digits[c].shift) for c in range(len(self.holds))]
-        words, shifts = np.array(places, dtype=np.int64).reshape(-1, 2).T
-        return words, shifts
-
-    @functools.cached_property
-    def group_of(self) -> np.ndarray:
-        group_of = np.empty(len(self.holds), dtype=np.int64)
-        for number, group in enumerate(self.groups):
-            group_of[list(group.columns)] = number
-        return group_of
+    def on(self, device: torch.device) -> CodeTensors:
+        """The tensors that work with this code needs, made once for each device."""
+        known = self._devices.get(device)
+        if known is None:
+            holds = np.zeros((self.columns, self.words), dtype=np.int64)
+            first = np.zeros((3, self.columns), dtype=np.int64)
+            for group in self.groups:
+                digit = group.digits[0]
+                first[:, list(group.columns)] = [[digit.word], [digit.shift], [digit.mask]]
+                for value, column in enumerate(group.columns):
+                    for word, ruled_out in _others_ruled_out(value, group.digits):
+                        holds[column, word] |= ruled_out
+            known = self._devices[device] = CodeTensors(
+                to_device(holds.T.reshape(self.words, 1, -1, 1), device),
+                *(to_device(row, device) for row in first),
+            )
+        return known
 
 
-@functools.lru_cache(maxsize=512)
+def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int, int]]:
+    """Word and bits of each digit that remain when a group takes `value`."""
+    for digit in digits:
+        value, at = divmod(value, digit.size)
+        others = digit.mask & ~(1 << digit.shift + at)
+        yield digit.word, digit.mask if digit.size == 1 else others
+
+
+# A plain dictionary, because the compiler can look into it.
+_codes: dict[tuple[tuple[tuple[int, ...], ...], bool], Code] = {}
+_MOST_CODES = 512
+
+
 def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
     """The code of an input with these groups of columns, with or without negated facts."""
+    code = _codes.get((groups, signed))
+    if code is None:
+        if len(_codes) >= _MOST_CODES:
+            _codes.clear()
+        code = _codes[(groups, signed)] = _make_code(groups, signed)
+    return code
+
+
+def _make_code(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
     word, shift = 0, 0
     coded: list[Group] = []
     for columns in groups:
@@ -104,14 +132,7 @@ def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
             digits.append(Digit(word, shift, size))
             shift += bits
         coded.append(Group(columns, tuple(digits)))
-    holds = np.zeros((sum(map(len, groups)), word + 1), dtype=np.int64)
-    for group in coded:
-        for value, column in enumerate(group.columns):
-            for digit in group.digits:
-                value, at = divmod(value, digit.size)
-                ruled_out = digit.mask if digit.size == 1 else digit.mask & ~(1 << digit.shift + at)
-                holds[column, digit.word] |= ruled_out
-    return Code(tuple(coded), word + 1, shift, holds)
+    return Code(tuple(coded), word + 1, shift)
 
 
 def _digit_sizes(values: int) -> list[int]:

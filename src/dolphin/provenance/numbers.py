@@ -55,6 +55,24 @@ class _ProbOfLog(torch.autograd.Function):
         return grad * probs
 
 
+class _Precisely(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, numbers: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.dtype = numbers.dtype
+        return numbers.double()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        largest = 1.0 / floor(ctx.dtype)
+        return grad.clamp(-largest, largest).to(ctx.dtype)
+
+
+def precisely(numbers: Tensor) -> Tensor:
+    """The same in double precision; gradients come back no larger than those of the floor."""
+    return _Precisely.apply(numbers)  # type: ignore[no-any-return]
+
+
 def safe_log(probs: Tensor) -> Tensor:
     """log p, with the derivative 1/p of the floor where p is zero."""
     return _SafeLog.apply(probs)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.contraction import BucketTensors
+from dolphin.contraction import BucketTensors, constant
 from dolphin.provenance.encoding import Layout, Placement, merge
 from dolphin.provenance.proofs import NO_PROOF, Proofs, add_moved, moved, same_signs
 from dolphin.provenance.weighing import SEARCHING, log_weights
@@ -75,7 +75,7 @@ class Search:
         if not self.disjoint:
             return list(slots)
         # Unions of earlier proofs are all likelier, and there are this many of them:
-        return [slot for slot in slots if math.prod(s + 1 for s in slot) <= self.k]
+        return [slot for slot in slots if math.prod([s + 1 for s in slot]) <= self.k]
 
     def _literal(self, lead: int) -> tuple[int, int, Placement] | None:
         """(leading operand, literal operand, its place) if facts of an input are joined to proofs."""
@@ -97,7 +97,7 @@ class Search:
             return candidates * 2
         columns = 0
         if self._weighs():
-            columns = sum(len(p.code.holds) for p in self.layout.placements)
+            columns = sum(p.code.columns for p in self.layout.placements)
         return candidates * (2 + 2 * self.layout.words + columns)
 
     def _weighs(self) -> bool:
@@ -175,7 +175,7 @@ class Search:
     def _weigh(self, patterns: Tensor, chunk: _Chunk) -> Tensor:
         """Scores of unions from their patterns, NO_PROOF for contradictions."""
         lows, guards = (
-            torch.tensor(bits, device=patterns.device).view(-1, 1, 1, 1)
+            constant(tuple(bits), patterns.device).view(-1, 1, 1, 1)
             for bits in self.layout.carries()
         )
         contradiction = ((patterns + lows) & guards).ne(0).any(0)
@@ -245,7 +245,7 @@ class Search:
                 continue
             place = index.index_select(0, member).view_as(winners)
             if operand.k > 1 and slot is not None:
-                chosen = torch.tensor([s[number] for s in self.slots], device=winners.device)
+                chosen = constant(tuple(s[number] for s in self.slots), winners.device)
                 place = place + chosen[slot] * operand.n
             found = _lookup(operand.patterns, place)
             if patterns is None:

@@ -81,17 +81,11 @@ class TopKProofs(Provenance):
 
     def from_facts(self, facts: Facts) -> Proofs:
         code = code_of(facts.groups, False)
-        device = facts.log_probs.device
-        patterns = to_device(code.holds.T.reshape(code.words, 1, -1, 1), device)
-        fields = None
-        if all(len(group.digits) == 1 for group in code.groups):
-            digits = [code.groups[group].digits[0] for group in code.group_of]
-            words = np.array([digit.word for digit in digits], dtype=np.int64)
-            masks = np.array([digit.mask for digit in digits], dtype=np.int64)
-            fields = (to_device(words, device), to_device(masks, device))
+        tensors = code.on(facts.log_probs.device)
+        fields = (tensors.words, tensors.masks) if code.single_digits else None
         scores = SEARCHING.of(facts) - FACT_PENALTY
         layout = Layout().having(facts)
-        return Proofs(patterns, scores[None], layout, len(code.groups) == 1, fields=fields)
+        return Proofs(tensors.holds, scores[None], layout, len(code.groups) == 1, fields=fields)
 
     def log_probs(self, tags: Proofs) -> Tensor:
         if self.wmc == "exact" and not tags.disjoint and tags.k > 1:

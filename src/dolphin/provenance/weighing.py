@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dolphin.contraction import constant
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.encoding import Group, Layout, Placement
 from dolphin.provenance.numbers import ZERO, clip_above_one, log1mexp, prob_of_log, safe_log
@@ -99,7 +100,7 @@ def _chosen(
     if group.columns == tuple(range(first, first + len(group.columns))):
         column = value.add_(first)
     else:
-        table = torch.tensor(group.columns, device=patterns.device)
+        table = constant(group.columns, patterns.device)
         column = table[value.clamp_(max=len(group.columns) - 1)]
     return _take(padded, column.masked_fill_(absent, padded.shape[0] - 1), row_of)
 
@@ -140,11 +141,9 @@ def _binary(
     penalty: float,
 ) -> Tensor:
     """An input of independent facts: all columns at once."""
-    words, shifts = placement.code.binary_places
-    device = patterns.device
-    words = torch.from_numpy(words + placement.word).to(device)
-    shifts = torch.from_numpy(shifts + placement.shift).to(device)[:, None, None, None]
-    bits = patterns.index_select(0, words) >> shifts
+    places = placement.code.on(patterns.device)
+    shifts = (places.shifts + placement.shift)[:, None, None, None]
+    bits = patterns.index_select(0, places.words + placement.word) >> shifts
     holds = ((bits >> 1 if signed else bits) & 1).to(logs.dtype)
     total = (holds * _rows_of(logs - penalty, row_of)).sum(0)
     if signed:
@@ -162,7 +161,7 @@ def _allowed(
     penalty: float,
 ) -> Tensor:
     """Signed: the total probability of the values of the group that are left."""
-    columns = torch.tensor(group.columns, device=patterns.device)
+    columns = constant(group.columns, patterns.device)
     probs = prob_of_log(padded.index_select(0, columns))
     probs = torch.cat([probs, (1.0 - probs.sum(0, keepdim=True)).clamp(min=0.0)])
     value = torch.arange(len(probs), device=patterns.device)[:, None, None, None]

@@ -185,9 +185,7 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         """What stands before each image on a sheet."""
         return [""] * self.places()
 
-    def draw(
-        self, outputs: Outputs, answers: Sequence[Any], batch: DigitBatch, path: Path
-    ) -> None:
+    def draw(self, outputs: Outputs, answers: Sequence[Any], batch: DigitBatch, path: Path) -> None:
         right = torch.tensor(self.right(answers, batch))
         targets, read = self.targets(batch), outputs[0].argmax(2).tolist()
         rows = [
@@ -217,6 +215,8 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         probs, read = outputs[0][0].softmax(1).max(1)
         lines = [
             f"digit {place}: {digit} (probability {prob:.4f})"
-            for place, (digit, prob) in enumerate(zip(read.tolist(), probs.tolist(), strict=True), 1)
+            for place, (digit, prob) in enumerate(
+                zip(read.tolist(), probs.tolist(), strict=True), 1
+            )
         ]
         return [*lines, f"result: {self.answers(outputs, batch)[0]}"]

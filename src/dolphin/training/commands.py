@@ -115,16 +115,16 @@ def train(arguments: list[str]) -> int:
             try:
                 Trainer(task_class(config), folder, display, processes).run()
             except Interrupted:
-                display.line(f"stopped; go on with: dolphin train {name} --out {folder.path} --resume")
+                display.line(
+                    f"stopped; go on with: dolphin train {name} --out {folder.path} --resume"
+                )
                 return 130
         return 0
     finally:
         processes.stop()
 
 
-def _resumed(
-    task: type[Task[Any, Any]], config: TrainConfig, arguments: list[str]
-) -> TrainConfig:
+def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[str]) -> TrainConfig:
     """Options that are not given again are those of the run that goes on."""
     if config.out is None:
         raise OptionError("--resume needs --out, the folder of the run to continue.")

@@ -103,7 +103,7 @@ class TrainConfig:
         if set(values) != names:
             odd = ", ".join(sorted(set(values) ^ names))
             raise OptionError(f"the stored options don't fit this version of dolphin: {odd}.")
-        made = {
+        made: dict[str, Any] = {
             name: Path(value) if value is not None and _holds_path(types_[name]) else value
             for name, value in values.items()
         }

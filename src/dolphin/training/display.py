@@ -27,9 +27,8 @@ class State:
     def text(self) -> str:
         """One line without the bar."""
         return (
-            f"epoch {self.epoch}/{self.epochs}  loss {self.loss:.4f}  "
-            f"accuracy {self.accuracy:6.2%}  {self.speed:,.0f} samples/s  "
-            f"symbolic {self.symbolic_share:.1%}"
+            f"epoch {self.epoch}/{self.epochs}  loss {self.loss:.4g}  right {self.accuracy:.1%}  "
+            f"{self.speed:,.0f} samples/s  symbolic {self.symbolic_share:.1%}"
         )
 
 
@@ -38,7 +37,7 @@ class Display:
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(highlight=False, quiet=quiet)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=12), TimeRemainingColumn())
         self._live = self.console.is_terminal and not quiet
         self._progress = Progress(*columns, console=self.console, disable=not self._live)
         self._task = self._progress.add_task("", total=None)

@@ -238,7 +238,9 @@ class Trainer:
         losses = self.task.losses(cut, batch)
         (losses.sum() / total).backward()
         times.append(self._now())
-        pairs = [(o, c.grad.to(o.dtype)) for o, c in zip(outputs, cut, strict=True) if c.grad is not None]
+        pairs = [
+            (o, c.grad.to(o.dtype)) for o, c in zip(outputs, cut, strict=True) if c.grad is not None
+        ]
         torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         times.append(self._now())
         self.progress.symbolic_seconds += times[2] - times[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 from dolphin.training.evaluation import Evaluation
@@ -15,7 +16,6 @@ from dolphin.training.folder import RunFolder
 from dolphin.training.task import Samples, Task
 
 COLOURS = ("#0969da", "#1a7f37", "#bf3989", "#9a6700", "#8250df", "#cf222e", "#57606a", "#1b7c83")
-SHEET_ROWS = 8
 
 
 def draw_run(
@@ -51,11 +51,13 @@ def draw_learning_curve(history: Sequence[dict[str, Any]], path: Path) -> None:
     }
     for colour, (key, label) in zip(COLOURS, named.items(), strict=False):
         if any(line[key] is not None for line in history):
-            right.plot(epochs, [line[key] for line in history], "o-", color=colour, label=label, ms=3)
+            right.plot(
+                epochs, [line[key] for line in history], "o-", color=colour, label=label, ms=3
+            )
     right.set(xlabel="epoch", ylabel="accuracy", ylim=(-0.02, 1.02))
     right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     figure.savefig(path)
@@ -97,7 +99,7 @@ def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
             colour = COLOURS[place % len(COLOURS)]
             axes.plot(epochs, values, "o-", ms=3, label=label, color=colour)
     axes.set(xlabel="epoch", ylabel="validation accuracy", ylim=(-0.02, 1.02))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:

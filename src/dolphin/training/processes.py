@@ -63,7 +63,7 @@ class Processes:
         for buffer in network.buffers():
             if buffer.is_floating_point():
                 dist.all_reduce(buffer)
-                buffer /= self.size
+                buffer.div_(self.size)
 
     def wait(self) -> None:
         """Until all processes are here."""

@@ -17,10 +17,11 @@ Outputs = tuple[Tensor, ...]
 """What the network says about a batch: the tensors between the neural and the symbolic part."""
 
 B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 C = TypeVar("C", bound=TrainConfig)
 
 
-class Samples(Protocol[B]):
+class Samples(Protocol[B_co]):
     """One split of the data, in memory."""
 
     def __len__(self) -> int: ...
@@ -29,7 +30,7 @@ class Samples(Protocol[B]):
         """How many inputs (images) the network reads for these samples."""
         ...
 
-    def batch(self, index: Tensor, noise: Noise | None = None) -> B:
+    def batch(self, index: Tensor, noise: Noise | None = None) -> B_co:
         """These samples; `noise` is given while training, for augmentation."""
         ...
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from dolphin.contraction import Contraction, to_device
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.damp import DAMP
-from dolphin.provenance.numbers import ZERO, prob_of_log, safe_log
+from dolphin.provenance.numbers import ZERO, precisely, prob_of_log, safe_log
 
 _SUMS = DAMP(above_one="pass")
 
@@ -117,7 +117,7 @@ class Circuit:
         parts = [constants.expand(2, rows)]
         start = np.cumsum([0, *(facts.columns for facts in inputs)])
         if self.facts:
-            logs = [facts.log_probs.double().expand(-1, rows) for facts in inputs]
+            logs = [precisely(facts.log_probs).expand(-1, rows) for facts in inputs]
             places = np.array([start[p] + c for p, c in self.facts], dtype=np.int64)
             parts.append(torch.cat(logs).index_select(0, self._on("facts", places, device)))
         if self.rests:
@@ -142,5 +142,5 @@ class Circuit:
 def _probs(facts: Facts) -> Tensor:
     """Probabilities in double precision, from the logarithms if those are what was given."""
     if facts._probs is None:
-        return prob_of_log(facts.log_probs.double())
-    return facts._probs.double()
+        return prob_of_log(precisely(facts.log_probs))
+    return precisely(facts._probs)

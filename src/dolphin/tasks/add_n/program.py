@@ -43,7 +43,5 @@ def add(x: Number, y: Number, keep: int = 8) -> dl.Distribution:
     total = dl.Distribution.certain(0, batch=x[0].batch_size)
     for place, (a, b) in enumerate(zip(reversed(x), reversed(y), strict=True)):
         column = dl.sample(dl.apply(a, b, lambda a, b: a + b), keep)
-        unit = 10**place
-        total = dl.apply(total, column, lambda total, column: total + column * unit)
-        total = dl.sample(total, keep)
+        total = dl.sample(total + column * 10**place, keep)
     return total

@@ -30,26 +30,27 @@ def paper_network() -> nn.Sequential:
 
 
 def better_network() -> nn.Sequential:
-    """Deeper and cheaper: thin strokes are thickened by pooling early, then read at low resolution.
+    """Deeper and a third of the cost: the first layer halves the resolution of the thin strokes.
 
     >>> better_network().eval()(torch.zeros(2, 1, 45, 45)).shape
     torch.Size([2, 14])
     """
 
-    def block(inside: int, outside: int) -> list[nn.Module]:
+    def block(inside: int, outside: int, size: int = 3, stride: int = 1) -> list[nn.Module]:
         return [
-            nn.Conv2d(inside, outside, 3, padding=1, bias=False),
+            nn.Conv2d(inside, outside, size, stride, size // 2, bias=False),
             nn.BatchNorm2d(outside),
             nn.ReLU(),
         ]
 
     return nn.Sequential(
-        *block(1, 24), nn.MaxPool2d(2),
-        *block(24, 48), *block(48, 48), nn.MaxPool2d(2),
-        *block(48, 96), *block(96, 96), nn.MaxPool2d(2),
+        *block(1, 32, 5, stride=2),
+        *block(32, 48), nn.MaxPool2d(2),
+        *block(48, 96), nn.MaxPool2d(2),
+        *block(96, 128),
         nn.Flatten(),
-        nn.Dropout(0.3),
-        nn.Linear(96 * 5 * 5, 128),
+        nn.Dropout(0.4),
+        nn.Linear(128 * 5 * 5, 128),
         nn.ReLU(),
         nn.Dropout(0.3),
         nn.Linear(128, CLASSES),

@@ -29,6 +29,16 @@ def _divide(x: float, y: float) -> float:
 CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide}
 
 
+def is_digit(symbol: Any) -> bool:
+    """Is it one of 0...9?"""
+    return symbol in DIGITS
+
+
+def is_operator(symbol: Any) -> bool:
+    """Is it one of the four operators?"""
+    return symbol in OPERATORS
+
+
 def append(formula: Formula, symbol: Any) -> Formula:
     """The formula with one more symbol; products and quotients are worked out at once.
 
@@ -47,7 +57,7 @@ def fits(formula: Formula, symbol: Any) -> bool:
     >>> fits((3, "+"), 4), fits((3, "+"), "-")
     (True, False)
     """
-    return (symbol in OPERATORS) == (len(formula) % 2 == 1)
+    return is_operator(symbol) == complete(formula)
 
 
 def complete(formula: Formula) -> bool:
@@ -96,11 +106,11 @@ def calculate(
     Digits stand at even places, operators at odd ones. After each place every row keeps its
     likeliest few formulas; rows whose formula has ended stay as they are.
     """
-    formula = dl.apply(dl.filter(symbols[0], lambda s: s in DIGITS), lambda s: (s,))
+    formula = dl.apply(dl.filter(symbols[0], is_digit), lambda s: (s,))
     formula = dl.sample(formula, keep)
     for place, symbol in enumerate(symbols[1:], start=1):
-        allowed = OPERATORS if place % 2 else DIGITS
-        choices = dl.sample(dl.filter(symbol, lambda s: s in allowed), keep)
+        allowed = dl.filter(symbol, is_operator if place % 2 else is_digit)
+        choices = dl.sample(allowed, keep)
         formula = dl.apply_if(formula, choices, append, fits, where=lengths > place)
         formula = dl.sample(formula, keep)
     return dl.apply_if(formula, evaluate, complete)

@@ -120,9 +120,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         odd = torch.arange(digits.shape[1], device=digits.device) % 2 == 1
         read = torch.where(odd, signs, digits).tolist()
         lengths = batch.lengths.tolist()
-        return [
-            [program.SYMBOLS[c] for c in row[:n]] for row, n in zip(read, lengths, strict=True)
-        ]
+        return [[program.SYMBOLS[c] for c in row[:n]] for row, n in zip(read, lengths, strict=True)]
 
     @property
     def classes(self) -> Sequence[str]:
