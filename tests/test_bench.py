@@ -124,8 +124,8 @@ def test_command_line_refuses_what_it_does_not_know(arguments, capsys):
 
 
 def test_peak_memory_sees_what_a_program_allocates():
-    (few,), (many,) = (choose(["path-6x6"], provenance="damp", batch=b) for b in (1, 512))
-    assert peak_memory(many, "early") > peak_memory(few, "early") + 20
+    (few,), (many,) = (choose(["sum-15"], provenance="damp", batch=b) for b in (1, 4096))
+    assert peak_memory(many, "early") > peak_memory(few, "early") + 10
 
 
 def test_a_changed_case_has_no_target():
@@ -168,10 +168,9 @@ def test_digits_against_enumeration(program, function):
 
 
 def test_twenty_nines_do_not_overflow():
-    truth = torch.full((1, 20), 9)
-    scores = sure_of(truth, 10)
-    scores[0, :10, 8] = SURE  # ten of them may be an eight as well
-    found = sums.multiply(sums.read_digits(scores))
+    nine = dl.Distribution(torch.ones(1, 1).double(), [9])
+    either = dl.Distribution(torch.full((1, 2), 0.5).double(), [8, 9])
+    found = sums.multiply([nine] * 10 + [either] * 10)
     assert 9**20 in found.symbols and 9**20 > 2**63
     assert float(found.prob_of([9**20])) == pytest.approx(2**-10)
     assert float(found.prob_of([9**19 * 8])) == pytest.approx(10 * 2**-10)
@@ -246,13 +245,12 @@ def test_perfectly_read_formulas(length):
     assert float(wrong) > 30
 
 
-def test_formulas_against_enumeration():
+def test_formulas_against_enumeration(monkeypatch):
     scores = 2 * torch.randn(3, 3, 14, dtype=torch.float64, generator=generator())
     probs = scores.softmax(-1)
-    with dl.using(dl.TopKProofs(k=1000)), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formulas, "KEPT", 1000)
-        places = [dl.Distribution.from_logits(s, formulas.SYMBOLS) for s in scores.unbind(1)]
-        found = formulas.evaluate(places)
+    monkeypatch.setattr(formulas, "KEPT", 1000)
+    places = [dl.Distribution.from_logits(s, formulas.SYMBOLS) for s in scores.unbind(1)]
+    found = formulas.evaluate(places)  # different formulas exclude each other: DAMP is exact
     for row in range(3):
         for result, chance in found.row(row):
             expected = sum(

@@ -8,7 +8,7 @@ import torch._dynamo.testing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dolphin as dl
-from dolphin.provenance import damp, convolution
+from dolphin.provenance import convolution, damp
 
 PROVENANCES = [dl.DAMP(), dl.TopKProofs(k=1), dl.TopKProofs(k=3)]
 EDGES = [(0, 1), (1, 2), (2, 3), (0, 2), (3, 1)]
@@ -185,5 +185,5 @@ def test_index_tensors_are_made_once_per_device(monkeypatch):
     ids=["sample", "get_probs", "another input", "not a distribution"],
 )
 def test_what_depends_on_numbers_is_refused(program):
-    with pytest.raises(dl.DolphinError, match="trace|provenances"):
+    with pytest.raises(dl.DolphinError, match=r"trace|provenances"):
         dl.trace(program, range(3))

@@ -13,6 +13,7 @@ _default: ContextVar[Provenance] = ContextVar("dolphin_provenance", default=DAMP
 
 
 def default_provenance() -> Provenance:
+    """The provenance of inputs that don't name one."""
     return _default.get()
 
 

@@ -48,13 +48,14 @@ class Index:
     def __init__(self, places: np.ndarray) -> None:
         self.places = places
         self.complete = bool((places >= 0).all())
+        self._in_order = bool((places == np.arange(len(places))).all())
         self._tensors: dict[torch.device, tuple[Tensor, Tensor | None]] = {}
 
     def __len__(self) -> int:
         return len(self.places)
 
     def is_identity(self, size: int) -> bool:
-        return len(self) == size and bool((self.places == np.arange(size)).all())
+        return self._in_order and len(self.places) == size
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The places (0 instead of -1), and a mask of those that were -1 if there are any."""
@@ -167,9 +168,7 @@ class Contraction:
         pad = steps >= counts[groups][None, :]
         places = np.where(pad, starts[groups][None, :], starts[groups][None, :] + steps)
         members = order[places]
-        return Bucket(
-            tuple(index[members] for index in self.indices), pad if pad.any() else None
-        )
+        return Bucket(tuple(index[members] for index in self.indices), pad if pad.any() else None)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:

@@ -199,7 +199,9 @@ class Distribution:
     @property
     def device(self) -> torch.device:
         """Where the tags are."""
-        return torch.device("cpu") if self._tags is None else self._provenance.describe(self._tags)[0]
+        return (
+            torch.device("cpu") if self._tags is None else self._provenance.describe(self._tags)[0]
+        )
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -617,4 +619,3 @@ def _columns(table: Tensor, places: np.ndarray, low: float) -> Tensor:
     at, missing = Index(places.reshape(-1)).on(table.device)
     chosen = table.gather(1, at.view(places.shape))
     return chosen if missing is None else chosen.masked_fill(missing.view(places.shape), low)
-

@@ -25,7 +25,8 @@ from dolphin.config import current_settings
 from dolphin.contraction import to_device
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
-from dolphin.functions import ABSENT, evaluate, fingerprint
+from dolphin.fingerprints import fingerprint
+from dolphin.functions import ABSENT, evaluate
 from dolphin.plans import caches, check_rows
 from dolphin.provenance.numbers import safe_log
 from dolphin.symbols import SymbolTable

@@ -58,6 +58,7 @@ def read(
     *,
     logits: bool,
 ) -> Given:
+    """The input of `Distribution(numbers, symbols)` and `Distribution.from_logits`."""
     what = "logits" if logits else "probs"
     _check_order(operation, numbers, symbols, what)
     tensor = _tensor(operation, numbers, what)
@@ -110,6 +111,7 @@ def read_rows(
     exclusive: bool | Sequence[Sequence[int]],
     table: SymbolTable,
 ) -> Given:
+    """The input of `Distribution.from_rows`."""
     operation = "Distribution.from_rows"
     numbers: list[np.ndarray] = []
     probs: list[Tensor] = []
@@ -140,7 +142,7 @@ def read_rows(
         probs.append(tensor)
     if not probs:
         raise InputError(f"{operation}: got no rows; give one (symbols, probabilities) per row.")
-    width = max(1, max(map(len, numbers)))
+    width = max(1, *map(len, numbers))
     together = np.full((len(numbers), width), ABSENT, dtype=np.int64)
     for row, number in enumerate(numbers):
         together[row, : len(number)] = number
@@ -168,8 +170,8 @@ def read_groups(
         groups = [tuple(int(column) for column in group) for group in exclusive]
     except TypeError:
         raise InputError(
-            f"{operation}: exclusive must be True, False or a list of groups of column numbers such "
-            f"as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
+            f"{operation}: exclusive must be True, False or a list of groups of column numbers "
+            f"such as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
         ) from None
     seen: set[int] = set()
     for group in groups:

@@ -147,7 +147,9 @@ def negate(distribution: Distribution) -> Distribution:
     """
     _split("negate", (distribution,), 0)
     d = distribution
-    return Distribution._make(d._domain, d._provenance.negate(d._tags_like()), d._provenance, d._batch)
+    return Distribution._make(
+        d._domain, d._provenance.negate(d._tags_like()), d._provenance, d._batch
+    )
 
 
 def fixpoint(
@@ -170,7 +172,7 @@ def fixpoint(
     _split("fixpoint", (start,), 0)
     if not callable(step):
         raise InputError(f"fixpoint: step must be a function, got {shorten(step)}.")
-    old = start
+    old = new = start
     for _ in range(max_iterations):
         new = step(old)
         if not isinstance(new, Distribution):
@@ -180,7 +182,8 @@ def fixpoint(
         if _settled(old, new):
             return new
         old = new
-    grown = [s for s in new.symbols if s not in set(start.symbols)] if max_iterations > 0 else []
+    known = set(start.symbols)
+    grown = [symbol for symbol in new.symbols if symbol not in known]
     raise FixpointError(
         f"fixpoint: nothing settled within max_iterations={max_iterations} steps; the last step "
         f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
@@ -381,11 +384,11 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
         tags = [d._tags for d in operands if d._tags is not None]
         result = _run(plan, tags, provenance, batch)
         return result if mask is None else _where_shared(mask, result, operands[0])
-    flat = [(None, 1) if skip else d._flat_tags() for d, skip in zip(operands, skipped, strict=True)]
+    flat = [
+        (None, 1) if skip else d._flat_tags() for d, skip in zip(operands, skipped, strict=True)
+    ]
     active = None if mask is None else mask.cpu().numpy()
-    plan = make_plan(
-        task, domains, skipped, Rows(batch, [count for _, count in flat], active)
-    )
+    plan = make_plan(task, domains, skipped, Rows(batch, [count for _, count in flat], active))
     result = _run(plan, [tags for tags, _ in flat if tags is not None], provenance, batch)
     return result if active is None else _where_rows(active, result, operands[0])
 

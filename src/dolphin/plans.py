@@ -18,7 +18,8 @@ from dolphin.bounded import BoundedCache
 from dolphin.config import current_settings
 from dolphin.contraction import Contraction
 from dolphin.errors import MismatchError, SizeError
-from dolphin.functions import ABSENT, evaluate, fingerprint
+from dolphin.fingerprints import fingerprint
+from dolphin.functions import ABSENT, evaluate
 from dolphin.symbols import Symbols, SymbolTable, known_symbols
 
 
@@ -159,9 +160,7 @@ def make_plan(
         if key is None:
             return _shared_plan(task, None, domains, skipped)
         whole = (task.operation, key, tuple(domains), tuple(skipped))
-        return caches.plans.get_or_make(
-            whole, lambda: _shared_plan(task, key, domains, skipped)
-        )
+        return caches.plans.get_or_make(whole, lambda: _shared_plan(task, key, domains, skipped))
     return _row_plan(task, task.key(), domains, rows, skipped)
 
 
@@ -295,9 +294,7 @@ def group_rows(
     )
 
 
-def _row_products(
-    numbers: Sequence[np.ndarray], rows: Rows
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def _row_products(numbers: Sequence[np.ndarray], rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
     """Row and place in each operand of all combinations of symbols of one row."""
     sizes = (rows.batch, *(number.shape[1] for number in numbers))
     grids = [grid.reshape(-1) for grid in np.indices(sizes)]
@@ -332,9 +329,7 @@ def _row_joins(
 # -- joins -----------------------------------------------------------------------------------------
 
 
-def _join_keys(
-    task: Task, table: SymbolTable, numbers: Sequence[np.ndarray]
-) -> list[np.ndarray]:
+def _join_keys(task: Task, table: SymbolTable, numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The class of the join key of each symbol, `ABSENT` where there is no symbol."""
     assert task.on is not None
     keys = []
@@ -357,7 +352,7 @@ def _join_keys(
 
 
 def _matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each key on the left, where equal keys start and end among the sorted ones on the right."""
+    """For each key on the left, where equal keys start and end among the right ones, sorted."""
     order = np.argsort(right, kind="stable")
     ordered = right[order]
     start = np.searchsorted(ordered, left, side="left")

@@ -58,7 +58,8 @@ def canonical(symbol: Any) -> Any:
     if isinstance(symbol, tuple):
         for member in symbol:
             if canonical(member) is not member:
-                return getattr(cls, "_make", cls)(map(canonical, symbol))
+                make: Any = getattr(cls, "_make", cls)
+                return make(map(canonical, symbol))
         return symbol
     if isinstance(symbol, float) and symbol != symbol:
         return NAN
@@ -75,7 +76,16 @@ def canonical(symbol: Any) -> Any:
 class SymbolTable:
     """Numbers symbols, and holds what user functions returned for them (`memos`)."""
 
-    __slots__ = ("__weakref__", "_class_of", "_lock", "_numbers", "_variants", "memos", "remembered", "symbols")
+    __slots__ = (
+        "__weakref__",
+        "_class_of",
+        "_lock",
+        "_numbers",
+        "_variants",
+        "memos",
+        "remembered",
+        "symbols",
+    )
 
     def __init__(self) -> None:
         self.symbols: list[Any] = []
@@ -222,4 +232,5 @@ _known: BoundedCache[Hashable, Symbols] = BoundedCache(1024)
 
 
 def known_symbols() -> BoundedCache[Hashable, Symbols]:
+    """The cache behind `Symbols.of`."""
     return _known

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from dolphin import inputs
-from dolphin.contraction import Contraction, Index
 from dolphin.context import default_provenance
+from dolphin.contraction import Contraction, Index
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.provenance.contract import Facts, Provenance
@@ -80,7 +80,9 @@ class _Notes(Provenance):
         return True
 
     def where(self, mask: Tensor, yes: Any, no: Any) -> _Noted:
-        raise UnsupportedError("trace: where= depends on rows, which a traced program doesn't have.")
+        raise UnsupportedError(
+            "trace: where= depends on rows, which a traced program doesn't have."
+        )
 
     def flatten(self, tags: Any, rows: int) -> _Noted:
         raise UnsupportedError(
@@ -115,11 +117,12 @@ class Traced(nn.Module):
         """Make all index tensors on `device` now, before anything is compiled."""
         for _, arguments in self.steps:
             for argument in arguments:
+                index = argument
                 if isinstance(argument, Contraction):
                     argument.on(device)
-                    argument = argument.position
-                if isinstance(argument, Index):
-                    argument.on(device)
+                    index = argument.position
+                if isinstance(index, Index):
+                    index.on(device)
         for groups in self.groups:
             code_of(groups, False).on(device)
 
@@ -179,7 +182,7 @@ def trace(
     >>> total = dl.trace(lambda x, y: x + y, range(3), range(3))
     >>> total.symbols
     (0, 1, 2, 3, 4)
-    >>> total(torch.tensor([[0.2, 0.3, 0.5]]), torch.tensor([[0.0, 1.0, 0.0]])).exp().round(decimals=4)
+    >>> total.probs(torch.tensor([[0.2, 0.3, 0.5]]), torch.tensor([[0.0, 1.0, 0.0]]))
     tensor([[0.0000, 0.2000, 0.3000, 0.5000, 0.0000]])
     """
     algebra = default_provenance() if provenance is None else provenance

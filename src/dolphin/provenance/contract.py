@@ -61,14 +61,13 @@ class Facts:
         return prob_of_log(self.log_probs) if self._probs is None else self._probs
 
 
-
 class Provenance(abc.ABC):
     """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
 
     name: str
 
     laws: ClassVar[frozenset[str]] = frozenset()
-    """The laws that ⊕, ⊗ and ¬ keep for any tags, out of those in README.md; tests hold them to it."""
+    """The laws that ⊕, ⊗ and ¬ keep for any tags, of those in README.md; tests hold them to it."""
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -229,13 +228,13 @@ class TensorProvenance(Provenance):
         parts = []
         for bucket in plan.on(operands[0].device):
             step = max(1, current_settings().chunk_elements // max(1, bucket.depth * rows))
-            for start in range(0, bucket.width, step):
-                parts.append(self._reduce(operands, bucket, start, min(step, bucket.width - start)))
+            parts += [
+                self._reduce(operands, bucket, start, min(step, bucket.width - start))
+                for start in range(0, bucket.width, step)
+            ]
         return self._assemble(parts, plan, operands)
 
-    def _reduce(
-        self, operands: Sequence[Tensor], bucket: Any, start: int, width: int
-    ) -> Tensor:
+    def _reduce(self, operands: Sequence[Tensor], bucket: Any, start: int, width: int) -> Tensor:
         product: Tensor | None = None
         for tags, index in zip(operands, bucket.indices, strict=True):
             chosen = index.view(bucket.depth, bucket.width)[:, start : start + width]

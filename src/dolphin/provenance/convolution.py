@@ -41,7 +41,7 @@ def log_convolution(a: Tensor, b: Tensor, *, clip: bool) -> Tensor:
 
 class _LogConvolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
         a, b = a.contiguous(), b.contiguous()
         direct = a.shape[0] * b.numel() <= _DIRECT
         sums = None
@@ -58,7 +58,7 @@ class _LogConvolution(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b, sums = ctx.saved_tensors
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.plain:

@@ -107,7 +107,9 @@ class _SumOfProducts(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(
+        ctx: Any, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor
+    ) -> Tensor:  # type: ignore[override]
         sums = None
         if reading_is_free(operands[0]):
             plain = _plain_sums(bucket, step, _padded(bucket, [o.exp() for o in operands], 0.0))
@@ -122,7 +124,7 @@ class _SumOfProducts(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         sums, *operands = ctx.saved_tensors
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         backward = _plain_gradients if ctx.plain else _log_gradients
@@ -178,7 +180,9 @@ def _plain_gradients(
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
     operands = _padded(bucket, [tensor.exp() for tensor in logs], 0.0)
-    grads = [torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)]
+    grads = [
+        torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)
+    ]
     share = grad / sums.exp()
     for start in range(0, bucket.width, step):
         indices = _chunk_indices(bucket, start, step)
@@ -207,7 +211,9 @@ def _log_gradients(
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
     operands = _padded(bucket, logs, ZERO)
-    grads = [torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)]
+    grads = [
+        torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)
+    ]
     for start in range(0, bucket.width, step):
         chunk = slice(start, start + step)
         share = _products(bucket, operands, start, step)
@@ -219,9 +225,7 @@ def _log_gradients(
     return grads
 
 
-def _products(
-    bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int
-) -> Tensor:
+def _products(bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int) -> Tensor:
     """(depth, width of the chunk, rows) logarithms of products."""
     product: Tensor | None = None
     for logs, index in zip(operands, _chunk_indices(bucket, start, step), strict=True):

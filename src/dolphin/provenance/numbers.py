@@ -8,6 +8,7 @@ The two cancel along a product, so the gradient of a·b at a = 0 comes out as b,
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,41 +30,41 @@ def flush(dtype: torch.dtype) -> float:
 
 class _SafeLog(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, probs: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, probs: Tensor) -> Tensor:  # type: ignore[override]
         raised = probs.clamp(min=floor(probs.dtype))
         ctx.save_for_backward(raised)
         return raised.log()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         (raised,) = ctx.saved_tensors
         return grad / raised
 
 
 class _ProbOfLog(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logs: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logs: Tensor) -> Tensor:  # type: ignore[override]
         probs = logs.exp()
         ctx.save_for_backward(probs)
         return probs.masked_fill(logs < flush(logs.dtype), 0.0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         (probs,) = ctx.saved_tensors
         return grad * probs
 
 
 class _Precisely(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, numbers: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, numbers: Tensor) -> Tensor:  # type: ignore[override]
         ctx.dtype = numbers.dtype
         return numbers.double()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         largest = 1.0 / floor(ctx.dtype)
         return grad.clamp(-largest, largest).to(ctx.dtype)
 

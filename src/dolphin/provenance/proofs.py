@@ -117,6 +117,7 @@ def _more_proofs(tensor: Tensor, k: int, fill: float) -> Tensor:
 
 
 def select(tags: Proofs, index: Index) -> Proofs:
+    """See `Provenance.select`, like the others below."""
     if index.is_identity(tags.n):
         return tags
     device = tags.scores.device
@@ -144,6 +145,7 @@ def select(tags: Proofs, index: Index) -> Proofs:
 
 
 def concat(parts: Sequence[Proofs]) -> Proofs:
+    """The symbols of all parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     layout, patterns, scores = aligned(parts)
@@ -173,6 +175,7 @@ def concat(parts: Sequence[Proofs]) -> Proofs:
 
 
 def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
+    """`yes` in the rows of the mask, else `no`."""
     layout, patterns, scores = aligned([yes, no])
     return Proofs(
         torch.where(mask, patterns[0], patterns[1]),
@@ -184,6 +187,8 @@ def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
 
 
 def flatten(tags: Proofs, rows: int) -> Proofs:
+    """(n, r) as (rows * n, 1), rows slowest."""
+
     def flat(tensor: Tensor) -> Tensor:
         spread = tensor.expand(*tensor.shape[:-1], rows).transpose(-1, -2)
         return spread.reshape(*spread.shape[:-2], rows * tags.n, 1)
@@ -201,9 +206,7 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
 def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
     """Rows after rows. Inputs at the same place of programs of the same shape become one input."""
     parts = same_signs(parts)
-    shapes = [
-        [(p.facts.groups, p.word, p.shift) for p in part.layout.placements] for part in parts
-    ]
+    shapes = [[(p.facts.groups, p.word, p.shift) for p in part.layout.placements] for part in parts]
     if all(shape == shapes[0] for shape in shapes):
         layout = Layout(signed=parts[0].signed)
         for together in zip(*(part.layout.placements for part in parts), strict=True):

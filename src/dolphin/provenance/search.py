@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.contraction import BucketTensors, constant
-from dolphin.provenance.encoding import Layout, Placement, merge
+from dolphin.provenance.encoding import Placement, merge
 from dolphin.provenance.proofs import NO_PROOF, Proofs, add_moved, moved, same_signs
 from dolphin.provenance.weighing import SEARCHING, log_weights
 
@@ -78,7 +78,7 @@ class Search:
         return [slot for slot in slots if math.prod([s + 1 for s in slot]) <= self.k]
 
     def _literal(self, lead: int) -> tuple[int, int, Placement] | None:
-        """(leading operand, literal operand, its place) if facts of an input are joined to proofs."""
+        """(leading operand, literal one, its place) if facts of an input are joined to proofs."""
         if len(self.operands) != 2 or not self.shared:
             return None
         other = 1 - lead
@@ -93,7 +93,7 @@ class Search:
     def cost(self, bucket: BucketTensors) -> int:
         """Numbers held at once for one group."""
         candidates = bucket.depth * len(self.slots) * self.rows
-        if self.disjoint or self.k == 1 and not self._weighs():
+        if self.disjoint or (self.k == 1 and not self._weighs()):
             return candidates * 2
         columns = 0
         if self._weighs():
@@ -214,9 +214,7 @@ class Search:
             for part, s in zip(gathered[1:], slot[1:], strict=True):
                 union = union | part[:, s]
             parts.append(union.expand(-1, -1, self.rows))
-        return torch.cat(parts, dim=1).view(
-            self.layout.words, -1, chunk.width, self.rows
-        )
+        return torch.cat(parts, dim=1).view(self.layout.words, -1, chunk.width, self.rows)
 
     def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
         """Which row each group of a chunk belongs to, where rows are flattened."""
@@ -256,9 +254,7 @@ class Search:
             patterns = winners.new_zeros(0, *winners.shape)
         return patterns, scores
 
-    def _likeliest_absorbing(
-        self, candidates: Tensor, patterns: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _likeliest_absorbing(self, candidates: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
         """The best k, each time without those that equal or contain the last one chosen."""
         scores, chosen = [], []
         for _ in range(min(self.k, candidates.shape[0])):

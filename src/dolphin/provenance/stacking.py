@@ -12,7 +12,6 @@ import torch
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.numbers import ZERO
 
-
 Label = Callable[[int, int], Any]
 
 

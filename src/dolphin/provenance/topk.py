@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dolphin.config import current_settings
-from dolphin.contraction import Contraction, Index, to_device
+from dolphin.contraction import Contraction, Index
 from dolphin.errors import InputError
 from dolphin.provenance import proofs
 from dolphin.provenance.contract import Facts, Provenance
@@ -58,7 +58,9 @@ class TopKProofs(Provenance):
     [('rings', 0.75)]
     """
 
-    laws = frozenset({"commutative", "identities", "annihilation", "idempotent-add", "negated-zero"})
+    laws = frozenset(
+        {"commutative", "identities", "annihilation", "idempotent-add", "negated-zero"}
+    )
 
     def __init__(self, k: int = 3, wmc: str = "add-mult") -> None:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
@@ -90,9 +92,7 @@ class TopKProofs(Provenance):
     def log_probs(self, tags: Proofs) -> Tensor:
         if self.wmc == "exact" and not tags.disjoint and tags.k > 1:
             return log_probability_of_any(tags)
-        logs = log_weights(
-            tags.patterns, tags.layout, tags.row_of, weights=LEARNING
-        )
+        logs = log_weights(tags.patterns, tags.layout, tags.row_of, weights=LEARNING)
         return sum_of_proofs(logs, tags.exists)
 
     def ranking(self, tags: Proofs) -> Tensor:
@@ -157,9 +157,7 @@ class TopKProofs(Provenance):
             kept = pattern[digit.word] & digit.mask
             way = torch.zeros_like(pattern)
             way[digit.word] = digit.mask & ~kept
-            score = log_weights(
-                way[:, None], tags.layout, tags.row_of, weights=SEARCHING
-            )[0]
+            score = log_weights(way[:, None], tags.layout, tags.row_of, weights=SEARCHING)[0]
             ways.append(way)
             scores.append(torch.where((kept != 0) & exists, score, NO_PROOF))
         rows = max(score.shape[-1] for score in scores)
@@ -220,7 +218,9 @@ class TopKProofs(Provenance):
         return sorted(shown, key=lambda proof: -proof[0])
 
 
-def _spelled(words: list[int], placement: Placement, row: int) -> list[tuple[Any, bool, float, float]]:
+def _spelled(
+    words: list[int], placement: Placement, row: int
+) -> list[tuple[Any, bool, float, float]]:
     """The facts of one input in a proof: (label, holds, probability, factor of the proof)."""
     facts = placement.facts
     probs = facts.probs[:, 0 if facts.rows == 1 else row].tolist()
@@ -232,7 +232,9 @@ def _spelled(words: list[int], placement: Placement, row: int) -> list[tuple[Any
             ruled_out = (words[digit.word] >> digit.shift) & ((1 << digit.size) - 1)
             if digit.size == 1:  # the single bit stands for "it fails", the second value
                 ruled_out <<= 1
-            allowed = {v for v in allowed if not ruled_out >> ((v // scale) % max(2, digit.size)) & 1}
+            allowed = {
+                v for v in allowed if not ruled_out >> ((v // scale) % max(2, digit.size)) & 1
+            }
             scale *= digit.size
         values = [probs[c] for c in group.columns]
         values.append(max(0.0, 1.0 - sum(values)))

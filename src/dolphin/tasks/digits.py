@@ -97,7 +97,8 @@ def find_digits(data_dir: Path | None, download: bool) -> Mnist:
     try:
         return load_mnist(download=download)
     except DataError:
-        if os.environ.get("DOLPHIN_DATA"):
+        shared = os.environ.get("DOLPHIN_DATA")
+        if shared and (Path(shared) / "mnist").is_dir():
             raise  # data that is there and broken must not be replaced silently
         return drawn_digits()
 

@@ -142,11 +142,11 @@ class Trainer:
         self.network.train()
         start, before = time.perf_counter(), progress.seconds
         for index in order.split(config.batch)[progress.step :]:
-            stopped = self._step(index)
+            stopped = self._step(index)  # all processes agree on it
             progress.step += 1
             progress.seconds = before + time.perf_counter() - start
             self.display.show(self._state())
-            if stopped and progress.step < self.steps:
+            if stopped:
                 raise Interrupted
         self.processes.average_buffers(self.network)
         self._validate()

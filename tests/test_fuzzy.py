@@ -1,0 +1,246 @@
+"""Fuzzy logics and the algebras for debugging: slopes, limits of families, numbers, gradients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin.errors import InputError
+from dolphin.provenance import (
+    Boolean,
+    Counting,
+    Frank,
+    Godel,
+    Hamacher,
+    Lukasiewicz,
+    MaxProduct,
+    NilpotentMinimum,
+    NoisyOr,
+    SchweizerSklar,
+    StableProduct,
+    Yager,
+)
+
+TNORMS = [
+    Hamacher(), NilpotentMinimum(), Yager(1), Yager(2), Yager(6), SchweizerSklar(1),
+    SchweizerSklar(0.5), SchweizerSklar(0), SchweizerSklar(-1), SchweizerSklar(-5), Frank(0.1),
+    Frank(1), Frank(50),
+]  # fmt: skip
+
+
+def square(steps: int = 21) -> tuple[torch.Tensor, torch.Tensor]:
+    """A grid over [0, 1]², off its symmetric places."""
+    line = torch.linspace(0, 1, steps, dtype=torch.float64)
+    return torch.meshgrid(line, line, indexing="ij")
+
+
+@pytest.mark.parametrize("logic", TNORMS, ids=repr)
+def test_slopes_are_derivatives(logic):
+    """Of ⊗ and of ⊕, by differences, wherever both are smooth."""
+    a, b = (x * 0.9 + 0.0371 for x in square())
+    a = a + 0.0113
+    step = 1e-6
+    for function in (logic.mul, lambda x, y: logic.add(torch.stack([x, y]), 0)):
+        x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+        grads = torch.autograd.grad(function(x, y).sum(), (x, y))
+        for place, grad in enumerate(grads):
+            up = function(a + step * (place == 0), b + step * (place == 1))
+            down = function(a - step * (place == 0), b - step * (place == 1))
+            torch.testing.assert_close(grad, (up - down) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("logic", TNORMS, ids=repr)
+def test_slopes_at_the_border_are_finite_and_at_most_one(logic):
+    a, b = square(5)
+    for dtype in (torch.float32, torch.float64):
+        slope = logic.slope(a.to(dtype), b.to(dtype))
+        assert torch.isfinite(slope).all()
+        assert (slope >= 0).all()
+        assert (slope <= 1 + 1e-6).all()
+
+
+@pytest.mark.parametrize("logic", [*TNORMS, Godel(), Lukasiewicz()], ids=repr)
+def test_a_t_norm_lies_between_the_smallest_and_the_minimum(logic):
+    a, b = square()
+    found = logic.mul(a, b)
+    assert (found <= torch.minimum(a, b) + 1e-12).all()
+    torch.testing.assert_close(logic.mul(a, torch.ones_like(a)), a)
+    joined = logic.add(torch.stack([a, b]), 0)
+    assert (joined >= torch.maximum(a, b) - 1e-12).all()
+    torch.testing.assert_close(1 - logic.mul(1 - a, 1 - b), joined, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("logic", "limit", "tolerance"),
+    [
+        (Yager(1), Lukasiewicz(), 1e-9),
+        (SchweizerSklar(1), Lukasiewicz(), 1e-9),
+        (SchweizerSklar(-1), Hamacher(), 1e-9),
+        (SchweizerSklar(0), Frank(1), 1e-9),
+        (SchweizerSklar(1e-5), SchweizerSklar(0), 1e-4),
+        (SchweizerSklar(-1e-5), SchweizerSklar(0), 1e-4),
+        (Frank(1.0001), Frank(1), 1e-4),
+        (Yager(200), Godel(), 0.01),
+        (SchweizerSklar(-200), Godel(), 0.01),
+        (Frank(0.001), Godel(), 0.11),
+        (Frank(1000), Lukasiewicz(), 0.11),
+    ],
+    ids=repr,
+)
+def test_families_meet_at_their_limits(logic, limit, tolerance):
+    a, b = square()
+    torch.testing.assert_close(logic.mul(a, b), limit.mul(a, b), rtol=0, atol=tolerance)
+    both = torch.stack([a, b])
+    torch.testing.assert_close(logic.add(both, 0), limit.add(both, 0), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("logic", [*TNORMS, Godel(), Lukasiewicz(), StableProduct()], ids=repr)
+@pytest.mark.parametrize("depth", [1, 2, 3, 7, 16])
+def test_long_disjunctions_equal_pairs(logic, depth):
+    """⊕ along a dimension, in log-many steps, is the ⊕ of pairs (up to ε for the stable product)."""
+    values = torch.rand(depth, 5, dtype=torch.float64)
+    expected = values[0]
+    for value in values[1:]:
+        expected = logic.add(torch.stack([expected, value]), 0)
+    tolerance = 1e-3 if isinstance(logic, StableProduct) else 1e-9
+    torch.testing.assert_close(logic.add(values, 0), expected, rtol=0, atol=tolerance)
+
+
+# ------------------------------------------------------------------------------- noisy-or in logs
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [1e-30, 1e-9, 1e-4, 0.3, 0.999])
+def test_noisy_or_of_any_size(p, dtype):
+    """1 - (1 - p)^n for n = 1000, with relative precision however small p is."""
+    logs = torch.full((1000, 1), math.log(p), dtype=dtype, requires_grad=True)
+    found = NoisyOr().add(logs, 0)
+    expected = math.log(-math.expm1(1000 * math.log1p(-p)))
+    assert found.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    (grad,) = torch.autograd.grad(found.sum(), logs)
+    slope = p * math.exp(999 * math.log1p(-p)) / math.exp(expected)
+    torch.testing.assert_close(grad, torch.full_like(grad, slope), rtol=1e-3, atol=1e-7)
+
+
+def test_noisy_or_below_every_float():
+    """Products of e^-200 have no value in float32; their noisy-or still has a logarithm."""
+    logs = torch.full((4, 1), -200.0, requires_grad=True)
+    found = NoisyOr().add(logs, 0)
+    assert found.item() == pytest.approx(-200 + math.log(4), rel=1e-6)
+    found.sum().backward()
+    torch.testing.assert_close(logs.grad, torch.full((4, 1), 0.25))
+
+
+def test_noisy_or_gradients_at_zero_and_one():
+    """d(⊕)/da is the product of the (1 - b) of the others, also where a or b is 0 or 1."""
+    p = torch.tensor([[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [1.0, 1.0, 0.5]], requires_grad=True)
+    d = [dl.Distribution(p[:, i : i + 1], ["x"], provenance=NoisyOr()) for i in range(3)]
+    dl.get_probs(dl.union(*d)).sum().backward()
+    expected = torch.tensor([[0.0, 0.0, 0.5], [0.5, 0.5, 1.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(p.grad, expected)
+
+
+# -------------------------------------------------------------------------------------- gradients
+
+
+def gradient(provenance, values) -> list[float]:
+    """d(x1·x2 ∨ x3)/dx."""
+    p = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    x = [dl.Distribution(p[i : i + 1], ["x"], provenance=provenance) for i in range(3)]
+    dl.get_probs(dl.union(dl.apply(x[0], x[1], lambda a, b: a), x[2])).sum().backward()
+    return [round(g, 6) for g in p.grad.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("provenance", "values", "expected"),
+    [
+        (Godel(), [0.3, 0.8, 0.2], [1, 0, 0]),
+        (Godel(), [0.3, 0.3, 0.2], [0.5, 0.5, 0]),
+        (Godel(), [0.3, 0.8, 0.3], [0.5, 0, 0.5]),
+        (MaxProduct(), [0.5, 0.8, 0.2], [0.8, 0.5, 0]),
+        (MaxProduct(), [0.5, 0.4, 0.2], [0.2, 0.25, 0.5]),
+        (NoisyOr(), [0.5, 0.8, 0.2], [0.64, 0.4, 0.6]),
+        (Lukasiewicz(), [0.5, 0.8, 0.2], [1, 1, 1]),
+        (Lukasiewicz(), [0.5, 0.3, 0.2], [0, 0, 1]),
+        (Lukasiewicz(), [0.9, 0.9, 0.9], [0, 0, 0]),
+        (NilpotentMinimum(), [0.5, 0.8, 0.2], [1, 0, 0]),
+        (NilpotentMinimum(), [0.5, 0.3, 0.2], [0, 0, 1]),
+    ],
+    ids=str,
+)
+def test_gradients_are_what_the_classes_say(provenance, values, expected):
+    assert gradient(provenance, values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+def test_stable_product_never_loses_its_gradient(values):
+    assert all(g > 0 for g in gradient(StableProduct(epsilon=1e-2), values))
+
+
+def test_stable_product_doesnt_see_padding():
+    """Groups of one and of three symbols: the lone one is left as it is."""
+    d = dl.Distribution([0.1, 0.2, 0.3, 0.4], range(4), provenance=StableProduct(epsilon=0.1))
+    found = dict(dl.apply(d, lambda x: x == 0).row(0))
+    assert found[True] == pytest.approx(0.1)
+    assert found[False] == pytest.approx(1 - (1 - 0.18) * (1 - 0.27) * (1 - 0.36))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Yager(p=0.5), lambda: Yager(p="2"), lambda: SchweizerSklar(p=2),
+        lambda: SchweizerSklar(p=-math.inf), lambda: Frank(s=0), lambda: Frank(s=1e9),
+        lambda: StableProduct(epsilon=1.0), lambda: StableProduct(epsilon=-0.1),
+        lambda: dl.get_provenance("yager", q=3),
+    ],
+)  # fmt: skip
+def test_wrong_parameters(make):
+    with pytest.raises(InputError):
+        make()
+
+
+# -------------------------------------------------------------------------------------- debugging
+
+
+def test_boolean_says_what_can_be_derived():
+    d = dl.Distribution(torch.tensor([[0.0, 1e-20, 0.9]]), [0, 1, 2], provenance=Boolean())
+    total = dl.apply(d, d, lambda x, y: x * y)
+    assert dict(total.row(0)) == {0: 0.0, 1: 1.0, 2: 1.0, 4: 1.0}
+    assert dict(dl.negate(total).row(0)) == {0: 1.0, 1: 0.0, 2: 0.0, 4: 0.0}
+
+
+def test_counting_counts_exactly_up_to_two_to_the_53():
+    d = dl.Distribution([0.5, 0.5], [0, 1], provenance=Counting())
+    count = dl.apply(d, lambda x: "any")
+    for power in range(1, 53):
+        count = dl.apply(count, d, lambda a, b: "any")
+        assert dl.get_probs(count).item() == 2 ** (power + 1)
+
+
+def test_counting_never_becomes_nan():
+    d = dl.Distribution([0.5] * 4 + [0.0], range(5), provenance=Counting())
+    count = dl.apply(d, lambda x: x == 4)
+    for _ in range(12):
+        count = dl.apply(count, count, lambda a, b: a)
+    values = dl.get_probs(count, symbols=[False, True])
+    assert values[0, 0] == torch.finfo(torch.float64).max
+    assert values[0, 1] == 0
+
+
+@pytest.mark.parametrize("provenance", [Godel(), MaxProduct(), Boolean()], ids=repr)
+def test_cyclic_programs_settle(provenance):
+    """Idempotent sums: a fixpoint goes on until the values are those of the best path."""
+    edges = [(0, 1), (1, 2), (2, 0), (0, 2), (2, 3)]
+    p = [0.9, 0.9, 0.5, 0.2, 0.8]
+    d = dl.Distribution(p, edges, exclusive=False, provenance=provenance)
+
+    def step(paths):
+        ends = (lambda x: x[1], lambda y: y[0])
+        return dl.union(paths, dl.apply_if(paths, d, lambda x, y: (x[0], y[1]), on=ends))
+
+    found = dl.fixpoint(step, d).prob_of([(0, 3)]).item()
+    expected = {"min-max": 0.8, "viterbi": 0.9 * 0.9 * 0.8, "boolean": 1.0}[provenance.name]
+    assert found == pytest.approx(expected)
