@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import math
 import operator
@@ -74,6 +75,8 @@ CONTAINERS = {
     "defaultdict": (collections.defaultdict(int), lambda c: c.update({1: 2})),
     "OrderedDict": (collections.OrderedDict(a=1), lambda c: c.update(a=2)),
     "Counter": (collections.Counter("a"), lambda c: c.update("b")),
+    "ChainMap": (collections.ChainMap({1: "a"}), lambda c: c.update({1: "b"})),
+    "UserDict": (collections.UserDict({1: "a"}), lambda c: c.update({1: "b"})),
     "namespace": (types.SimpleNamespace(a=1), lambda c: setattr(c, "a", 2)),
 }
 
@@ -176,6 +179,55 @@ def test_a_helper_of_another_module():
     assert results(lambda x: scale(x)) == [0, 3, 6]
     assert results(lambda x: module.scale(x)) == [0, 3, 6]
     assert results(lambda x: module.SCALE * x) == [0, 3, 6]
+
+
+RULES_OF_A_USER = """
+class Rules:
+    def __init__(self):
+        self.table = {0: 0, 1: 1, 2: 2}
+
+    def look(self, x):
+        return self.table[x]
+
+    def __getitem__(self, x):
+        return self.table[x]
+"""
+
+
+@pytest.mark.parametrize("how", ["method", "bound method", "item", "table"])
+def test_an_object_of_another_modules_class(how):
+    """`from rules import Rules` in a script: the script's lambdas still see the object change."""
+    module = types.ModuleType("rules_of_a_user")
+    exec(RULES_OF_A_USER, module.__dict__)
+    assert module.Rules.__module__ == "rules_of_a_user"
+    rules = module.Rules()
+    f = {
+        "method": lambda x: rules.look(x),
+        "bound method": rules.look,
+        "item": lambda x: rules[x],
+        "table": lambda x: rules.table[x],
+    }[how]
+    assert results(f) == [0, 1, 2]
+    rules.table[1] = 10
+    assert results(f) == [0, 10, 2]
+
+
+def test_a_library_object_that_changes():
+    """A graph from a library, extended between two runs of the same lambda."""
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.DiGraph([(0, 1)])
+    assert results(lambda x: (x, graph.has_edge(x, x + 1)))[1] == (1, False)
+    assert results(lambda x: (x, x in graph))[2] == (2, False)
+    graph.add_edge(1, 2)
+    assert results(lambda x: (x, graph.has_edge(x, x + 1)))[1] == (1, True)
+    assert results(lambda x: (x, x in graph))[2] == (2, True)
+
+
+def test_context_variables():
+    offset = contextvars.ContextVar("offset", default=0)
+    assert results(lambda x: x + offset.get()) == [0, 1, 2]
+    offset.set(5)
+    assert results(lambda x: x + offset.get()) == [5, 6, 7]
 
 
 class Settings:

@@ -209,6 +209,27 @@ def test_long_products_from_logits(provenance):
 
 
 @each_provenance
+@pytest.mark.parametrize("confidence", [1.0, 10.0, 40.0])
+def test_single_precision_agrees_with_double(provenance, confidence):
+    """A loss over the sum of fifteen digits, from indifferent to overconfident networks."""
+    scores = confidence * torch.randn(15, 8, 10, dtype=torch.float64)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        logits = scores.to(dtype).requires_grad_()
+        inputs = [dl.Distribution.from_logits(x, range(10), provenance=provenance) for x in logits]
+        total = inputs[0]
+        for following in inputs[1:]:
+            total = dl.apply(total, following, operator.add)
+        log_probs = dl.get_logits(total)
+        loss = torch.nn.functional.nll_loss(log_probs, torch.full((8,), 60))
+        (gradient,) = torch.autograd.grad(loss, logits)
+        found.append((log_probs.detach().double(), gradient.double()))
+    (single, single_gradient), (double_, double_gradient) = found
+    torch.testing.assert_close(single, double_, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(single_gradient, double_gradient, rtol=1e-3, atol=1e-4)
+
+
+@each_provenance
 def test_no_gradient_to_other_rows(provenance):
     p = torch.rand(4, 3, dtype=torch.float64).softmax(dim=1).requires_grad_()
     d = dl.Distribution(p, range(3), provenance=provenance)

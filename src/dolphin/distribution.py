@@ -285,13 +285,16 @@ class Distribution:
         if symbols is None and self._shared():
             return table
         wanted = Symbols.of(self.symbols if symbols is None else symbols)
+        if wanted is self._domain:
+            return table
         return _columns(table, self._places(wanted), low)
 
     def _places(self, wanted: Symbols) -> np.ndarray:
         """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
         domain = self._domain
         if isinstance(domain, Symbols):
-            return np.array([[domain.index_of(symbol) for symbol in wanted]], dtype=np.int64)
+            return domain.places_of(wanted)[None, :]
+        first = np.array([wanted.index_of(symbol) for symbol in wanted], dtype=np.int64)
         places = np.full((self._batch, len(wanted)), -1, dtype=np.int64)
         known = np.unique(domain.numbers)
         column = {n: wanted.index_of(domain.table.symbols[n]) for n in known if n != ABSENT}
@@ -299,7 +302,7 @@ class Distribution:
         target = np.array([column[n] for n in domain.numbers[rows, at]], dtype=np.int64)
         hit = target >= 0
         places[rows[hit], target[hit]] = at[hit]
-        return places
+        return places[:, first]  # a symbol may be wanted more than once
 
     def _log_prob_of(
         self, operation: str, targets: Sequence[Any], match: Callable[[Any, Any], Any] | None

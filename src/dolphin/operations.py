@@ -383,7 +383,11 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
         plan = make_plan(task, domains, skipped)
         tags = [d._tags for d in operands if d._tags is not None]
         result = _run(plan, tags, provenance, batch)
-        return result if mask is None else _where_shared(mask, result, operands[0])
+        if mask is None:
+            return result
+        if result._domain is operands[0]._domain:
+            return _where_shared(mask, result, operands[0])
+        return _where_rows(mask.cpu().numpy(), result, operands[0])
     flat = [
         (None, 1) if skip else d._flat_tags() for d, skip in zip(operands, skipped, strict=True)
     ]
@@ -413,18 +417,12 @@ def _run_tags(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags:
 
 
 def _where_shared(mask: Tensor, new: Distribution, old: Distribution) -> Distribution:
-    """`new` in the rows of the mask, `old` in the others."""
-    if not old._shared():
-        raise AssertionError("both have shared symbols")
-    domain = union_plan("where", [old._domain, new._domain]).domain
+    """`new` in the rows of the mask, `old` in the others; both have the same symbols."""
     like = old._tags if new._tags is None else new._tags
-    parts = []
-    for d in (new, old):
-        index = Index(d._places(domain)[0])  # type: ignore[arg-type]
-        parts.append(new._provenance.select(d._tags_like(like), index))
+    parts = new._tags_like(like), old._tags_like(like)
     device = new._provenance.describe(parts[0])[0]
     tags = new._provenance.where(mask.to(device), *parts)
-    return Distribution._make(domain, tags, new._provenance, new._batch)
+    return Distribution._make(new._domain, tags, new._provenance, new._batch)
 
 
 def _where_rows(active: np.ndarray, new: Distribution, old: Distribution) -> Distribution:

@@ -157,11 +157,12 @@ class Symbols(Sequence[Any]):
     looked up by identity.
     """
 
-    __slots__ = ("__weakref__", "_distinct", "_index", "_numbered", "members")
+    __slots__ = ("__weakref__", "_distinct", "_index", "_looked_up", "_numbered", "members")
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
         self._distinct = False  # known to be, that is
+        self._looked_up: tuple[Symbols, np.ndarray] | None = None
         self._index: dict[Any, int] | None = None
         self._numbered: tuple[weakref.ref[SymbolTable], np.ndarray] | None = None
 
@@ -201,6 +202,14 @@ class Symbols(Sequence[Any]):
         if place is None:
             place = self._index.get(canonical(symbol), -1)
         return place
+
+    def places_of(self, wanted: Symbols) -> np.ndarray:
+        """The place of each wanted symbol, or -1. The last answer is remembered."""
+        known = self._looked_up
+        if known is None or known[0] is not wanted:
+            places = np.array([self.index_of(symbol) for symbol in wanted], dtype=np.int64)
+            known = self._looked_up = (wanted, places)
+        return known[1]
 
     def first_duplicate(self) -> tuple[int, int] | None:
         """The places of the first two equal members, if there are any."""

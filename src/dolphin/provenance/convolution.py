@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from dolphin.provenance.numbers import (
     ZERO,
     gradient_above_one,
+    plain_share,
     reading_is_free,
     underflows,
 )
@@ -43,16 +44,16 @@ class _LogConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
         a, b = a.contiguous(), b.contiguous()
-        direct = a.shape[0] * b.numel() <= _DIRECT
-        sums = None
-        if direct and reading_is_free(a):  # fewer exponentials, if nothing underflows
-            plain = _plain(a.exp(), b.exp())
-            if not underflows(plain):
-                sums = plain.log_()
-        ctx.plain = sums is not None
-        if sums is None:
-            sums = _direct(a, b) if direct else _blocked_sums(a, b)
-        ctx.clip, ctx.direct = clip, direct
+        ctx.clip, ctx.direct = clip, a.shape[0] * b.numel() <= _DIRECT
+        ctx.plain = False
+        if ctx.direct and reading_is_free(a):  # fewer exponentials, if nothing underflows
+            plain_a, plain_b = a.exp(), b.exp()
+            sums = _plain(plain_a, plain_b)
+            if not underflows(sums):
+                ctx.plain = True
+                ctx.save_for_backward(plain_a, plain_b, sums)
+                return sums.clamp(max=1.0).log_()
+        sums = _direct(a, b) if ctx.direct else _blocked_sums(a, b)
         ctx.save_for_backward(a, b, sums)
         return sums.clamp(max=0.0)
 
@@ -60,9 +61,9 @@ class _LogConvolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b, sums = ctx.saved_tensors
-        grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.plain:
-            return (*_plain_gradients(a.exp(), b.exp(), grad / sums.exp()), None)
+            return (*_plain_gradients(a, b, plain_share(grad, sums, clip=ctx.clip)), None)
+        grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.direct:
             return (*_direct_gradients(a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None

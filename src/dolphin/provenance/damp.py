@@ -20,6 +20,7 @@ from dolphin.provenance.numbers import (
     clip_above_one,
     gradient_above_one,
     log1mexp,
+    plain_share,
     prob_of_log,
     reading_is_free,
     underflows,
@@ -110,15 +111,15 @@ class _SumOfProducts(torch.autograd.Function):
     def forward(
         ctx: Any, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor
     ) -> Tensor:  # type: ignore[override]
-        sums = None
+        ctx.bucket, ctx.step, ctx.clip, ctx.plain = bucket, step, clip, False
         if reading_is_free(operands[0]):
-            plain = _plain_sums(bucket, step, _padded(bucket, [o.exp() for o in operands], 0.0))
-            if not underflows(plain):
-                sums = plain.log_()
-        ctx.plain = sums is not None
-        if sums is None:
-            sums = _log_sums(bucket, step, _padded(bucket, operands, ZERO))
-        ctx.bucket, ctx.step, ctx.clip = bucket, step, clip
+            plain = [logs.exp() for logs in operands]
+            sums = _plain_sums(bucket, step, _padded(bucket, plain, 0.0))
+            if not underflows(sums):
+                ctx.plain = True
+                ctx.save_for_backward(sums, *plain)
+                return sums.clamp(max=1.0).log_()
+        sums = _log_sums(bucket, step, _padded(bucket, operands, ZERO))
         ctx.save_for_backward(sums, *operands)
         return sums.clamp(max=0.0)
 
@@ -126,12 +127,10 @@ class _SumOfProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         sums, *operands = ctx.saved_tensors
-        grad = gradient_above_one(grad, sums, clip=ctx.clip)
         backward = _plain_gradients if ctx.plain else _log_gradients
-        grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.needs_input_grad[3:])
-        if ctx.bucket.shifted is not None and grads[0] is not None:
-            grads[0] = grads[0][1:]
-        return (None, None, None, *grads)
+        grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.clip)
+        needed = ctx.needs_input_grad[3:]
+        return (None, None, None, *(g if n else None for g, n in zip(grads, needed, strict=True)))
 
 
 def _padded(bucket: BucketTensors, operands: Sequence[Tensor], zero: float) -> list[Tensor]:
@@ -174,32 +173,26 @@ def _log_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> T
 def _plain_gradients(
     bucket: BucketTensors,
     step: int,
-    logs: Sequence[Tensor],
+    plain: Sequence[Tensor],
     sums: Tensor,
     grad: Tensor,
-    needed: Sequence[bool],
-) -> list[Tensor | None]:
-    operands = _padded(bucket, [tensor.exp() for tensor in logs], 0.0)
-    grads = [
-        torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)
-    ]
-    share = grad / sums.exp()
+    clip: bool,
+) -> list[Tensor]:
+    """Gradients of logarithms: of operands, from those of sums, given both as plain numbers."""
+    operands = _padded(bucket, plain, 0.0)
+    grads = [torch.zeros_like(operand) for operand in operands]
+    share = plain_share(grad, sums, clip=clip)
     for start in range(0, bucket.width, step):
         indices = _chunk_indices(bucket, start, step)
         gathered = [o.index_select(0, i) for o, i in zip(operands, indices, strict=True)]
-        spread = share[start : start + step]
+        spread = share[start : start + step].expand(bucket.depth, -1, -1)
         for number, (total, index) in enumerate(zip(grads, indices, strict=True)):
-            if total is None:
-                continue
-            others = [*gathered[:number], *gathered[number + 1 :]]
-            part = spread.expand(bucket.depth, -1, -1)
-            for other in others:
+            part = spread
+            for other in (*gathered[:number], *gathered[number + 1 :]):
                 part = part * other.view(part.shape)
             total.index_add_(0, index, part.reshape(-1, share.shape[-1]))
-    return [
-        None if total is None else total.mul_(numbers)
-        for total, numbers in zip(grads, operands, strict=True)
-    ]
+    grads = [total.mul_(numbers) for total, numbers in zip(grads, operands, strict=True)]
+    return _without_padding(bucket, grads)
 
 
 def _log_gradients(
@@ -208,21 +201,23 @@ def _log_gradients(
     logs: Sequence[Tensor],
     sums: Tensor,
     grad: Tensor,
-    needed: Sequence[bool],
-) -> list[Tensor | None]:
+    clip: bool,
+) -> list[Tensor]:
     operands = _padded(bucket, logs, ZERO)
-    grads = [
-        torch.zeros_like(o) if need else None for o, need in zip(operands, needed, strict=True)
-    ]
+    grads = [torch.zeros_like(operand) for operand in operands]
+    grad = gradient_above_one(grad, sums, clip=clip)
     for start in range(0, bucket.width, step):
         chunk = slice(start, start + step)
         share = _products(bucket, operands, start, step)
         share = share.sub_(sums[chunk]).exp_().mul_(grad[chunk])
         flat = share.view(-1, share.shape[-1])
         for total, index in zip(grads, _chunk_indices(bucket, start, step), strict=True):
-            if total is not None:
-                total.index_add_(0, index, flat)
-    return grads
+            total.index_add_(0, index, flat)
+    return _without_padding(bucket, grads)
+
+
+def _without_padding(bucket: BucketTensors, grads: list[Tensor]) -> list[Tensor]:
+    return grads if bucket.shifted is None else [grads[0][1:], *grads[1:]]
 
 
 def _products(bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int) -> Tensor:

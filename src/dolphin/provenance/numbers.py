@@ -110,6 +110,13 @@ def gradient_above_one(grad: Tensor, logs: Tensor, *, clip: bool) -> Tensor:
     return torch.where(beyond, 0.0 if clip else grad * logs.exp(), grad)
 
 
+def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
+    """The gradient of plain sums, from that of the logarithm of their value clipped at 1."""
+    if not clip:
+        return grad / sums.clamp(max=1.0)
+    return (grad / sums).masked_fill_(sums > 1.0 + rounding(sums.dtype), 0.0)
+
+
 def reading_is_free(tensor: Tensor) -> bool:
     """May the program branch on values here, without waiting for a device?"""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

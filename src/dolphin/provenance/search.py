@@ -214,7 +214,8 @@ class Search:
             for part, s in zip(gathered[1:], slot[1:], strict=True):
                 union = union | part[:, s]
             parts.append(union.expand(-1, -1, self.rows))
-        return torch.cat(parts, dim=1).view(self.layout.words, -1, chunk.width, self.rows)
+        count = len(self.slots) * chunk.depth
+        return torch.cat(parts, dim=1).view(self.layout.words, count, chunk.width, self.rows)
 
     def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
         """Which row each group of a chunk belongs to, where rows are flattened."""
