@@ -221,7 +221,8 @@ class Worlds:
 
     def probability(self, tag: int) -> Fraction:
         held = [world for w, world in enumerate(self.worlds) if tag >> w & 1]
-        return sum((math.prod(self._factors(world)) for world in held), Fraction(0))
+        weights = (math.prod(self._factors(world), start=Fraction(1)) for world in held)
+        return sum(weights, Fraction(0))
 
     def gradient(self, tag: int) -> list[Fraction]:
         """d probability / d p_f for each fact f. The weight of a world is a product with one

@@ -47,9 +47,7 @@ def exact(f, probs=PROBS) -> tuple[float, list[list[float]]]:
 
 def runs(probs=PROBS, rows: int = RUNS) -> list[torch.Tensor]:
     """The same probabilities in every row, so that rows are independent runs."""
-    return [
-        torch.tensor(p, dtype=torch.float64).repeat(rows, 1).requires_grad_() for p in probs
-    ]
+    return [torch.tensor(p, dtype=torch.float64).repeat(rows, 1).requires_grad_() for p in probs]
 
 
 def inputs(probs, **options) -> list[dl.Distribution]:
@@ -156,9 +154,7 @@ def test_outcomes_are_unbiased(method):
 def test_ised_is_exact_once_everything_was_drawn():
     probs = runs(rows=3)
     generator = torch.Generator().manual_seed(6)
-    found = estimate(
-        parity, *inputs(probs), samples=3000, method="ised", generator=generator
-    )
+    found = estimate(parity, *inputs(probs), samples=3000, method="ised", generator=generator)
     expected, slopes = exact(lambda *xs: float(parity(*xs) == "even"))
     column = dl.get_probs(found, symbols=["even"])[:, 0]
     torch.testing.assert_close(column, torch.full_like(column, expected))
@@ -217,9 +213,7 @@ def test_layouts_rows_and_provenances():
     rows = dl.Distribution.from_rows([([1, 2], [0.5, 0.5]), ([5], [1.0])])
     shared = dl.Distribution(torch.tensor([0.25, 0.75]), [0, 10])
     found = estimate(lambda a, b: a + b, rows, shared, samples=8)
-    torch.testing.assert_close(
-        estimate(lambda a: a, rows), torch.tensor([1.5, 5.0])
-    )
+    torch.testing.assert_close(estimate(lambda a: a, rows), torch.tensor([1.5, 5.0]))
     assert found.shape == (2,)
     with dl.using(dl.TopKProofs(k=3)):
         d = dl.Distribution(torch.tensor([[0.3, 0.7]]), ["a", "b"])
@@ -256,9 +250,7 @@ def test_learning_through_a_black_box():
     generator = torch.Generator().manual_seed(0)
     for _ in range(60):
         a, b = (dl.Distribution(row, SYMBOLS) for row in logits.softmax(1))
-        wrong = estimate(
-            lambda x, y: abs(3 * x + y - 7) > 0, a, b, samples=4, generator=generator
-        )
+        wrong = estimate(lambda x, y: abs(3 * x + y - 7) > 0, a, b, samples=4, generator=generator)
         optimizer.zero_grad()
         wrong.sum().backward()
         optimizer.step()

@@ -80,10 +80,16 @@ def test_reliability_of_a_grid(compiler):
     d = dl.Distribution(probs, edges, exclusive=False, provenance=Exact(compiler=compiler))
     found = reachable(d, (0, 0), (3, 3))
     expected = [reliability(edges, row, (0, 0), (3, 3)) for row in probs.tolist()]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
-    single = dl.Distribution(probs.float(), edges, exclusive=False, provenance=Exact(compiler=compiler))
+    torch.testing.assert_close(
+        found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9
+    )
+    single = dl.Distribution(
+        probs.float(), edges, exclusive=False, provenance=Exact(compiler=compiler)
+    )
     found = reachable(single, (0, 0), (3, 3)).double()
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -117,7 +123,9 @@ def test_monty_hall():
     story = dl.apply(car, opened, lambda c, o: (c, o))
     seen = dl.filter(story, lambda s: s[1] == 3)
     by_car = dl.get_probs(dl.apply(seen, lambda s: s[0]), symbols=[1, 2, 3])
-    torch.testing.assert_close(by_car / by_car.sum(), torch.tensor([[1 / 3, 2 / 3, 0]]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        by_car / by_car.sum(), torch.tensor([[1 / 3, 2 / 3, 0]]), atol=1e-6, rtol=0
+    )
     assert by_car.sum().item() == pytest.approx(0.5, abs=1e-6)
 
 
@@ -234,9 +242,8 @@ query(calls(mary)). query(quiet).
 def test_against_problog():
     """Shared facts, an annotated disjunction and negation."""
     problog = pytest.importorskip("problog", reason="ProbLog is not installed")
-    from problog.program import PrologString
-
-    answers = problog.get_evaluatable().create_from(PrologString(PROBLOG)).evaluate()
+    source = pytest.importorskip("problog.program").PrologString(PROBLOG)
+    answers = problog.get_evaluatable().create_from(source).evaluate()
     expected = {str(query): float(p) for query, p in answers.items()}
     with dl.using(Exact()):
         facts = dl.Distribution([0.3, 0.2], ["burglary", "earthquake"], exclusive=False)
@@ -346,6 +353,7 @@ def satisfiable(variables: int, clauses: int, provenance) -> dl.Distribution:
             parts.append(dl.apply(kept, lambda v: "holds"))
         clause = dl.union(*parts)
         formula = clause if formula is None else dl.apply(formula, clause, lambda a, b: a)
+    assert formula is not None
     return formula
 
 

@@ -34,7 +34,8 @@ TNORMS = [
 def square(steps: int = 21) -> tuple[torch.Tensor, torch.Tensor]:
     """A grid over [0, 1]², off its symmetric places."""
     line = torch.linspace(0, 1, steps, dtype=torch.float64)
-    return torch.meshgrid(line, line, indexing="ij")
+    a, b = torch.meshgrid(line, line, indexing="ij")
+    return a, b
 
 
 @pytest.mark.parametrize("logic", TNORMS, ids=repr)
@@ -100,7 +101,7 @@ def test_families_meet_at_their_limits(logic, limit, tolerance):
 @pytest.mark.parametrize("logic", [*TNORMS, Godel(), Lukasiewicz(), StableProduct()], ids=repr)
 @pytest.mark.parametrize("depth", [1, 2, 3, 7, 16])
 def test_long_disjunctions_equal_pairs(logic, depth):
-    """⊕ along a dimension, in log-many steps, is the ⊕ of pairs (up to ε for the stable product)."""
+    """⊕ along a dimension, in log-many steps, is the ⊕ of pairs (up to ε if stable)."""
     values = torch.rand(depth, 5, dtype=torch.float64)
     expected = values[0]
     for value in values[1:]:

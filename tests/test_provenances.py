@@ -1,8 +1,8 @@
 """One suite over all provenances and both layouts: laws, programs, exactness, bounds, gradients.
 
-Every provenance declares its laws. The algebras of numbers are compared with the same algebra written
-once more in plain Python (`NUMBERS`), run by the interpreter of `oracles.py`; the algebras of proofs
-and formulas with the enumeration of possible worlds.
+Every provenance declares its laws. The algebras of numbers are compared with the same algebra
+written once more in plain Python (`NUMBERS`), run by the interpreter of `oracles.py`; the algebras
+of proofs and formulas with the enumeration of possible worlds.
 """
 
 from __future__ import annotations
@@ -265,7 +265,13 @@ LAWS = {
     ],
     "negated-zero": lambda A, a, b, c: [(A.neg(A.fact([0.0])), A.one)],
 }
-NEEDS_NEGATION = {"double-negation", "excluded-middle", "contradiction", "de-morgan", "negated-zero"}
+NEEDS_NEGATION = {
+    "double-negation",
+    "excluded-middle",
+    "contradiction",
+    "de-morgan",
+    "negated-zero",
+}
 
 
 def elements(algebra: Algebra) -> list[tuple]:
@@ -305,7 +311,9 @@ FAMILIES = [
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("provenance", FAMILIES, ids=repr)
 def test_declared_laws_hold(provenance, layout):
-    broken = [law for law in LAWS if law in provenance.laws if not keeps(Algebra(provenance, layout), law)]
+    broken = [
+        law for law in LAWS if law in provenance.laws if not keeps(Algebra(provenance, layout), law)
+    ]
     assert broken == []
 
 
@@ -352,7 +360,9 @@ def test_exact_is_exact(program, provenance, layout):
 def assert_gradients(found, probs, answers):
     for b, row in enumerate(answers):
         for column, answer in enumerate(row.values()):
-            grads = torch.autograd.grad(found[b, column], probs, retain_graph=True, allow_unused=True)
+            grads = torch.autograd.grad(
+                found[b, column], probs, retain_graph=True, allow_unused=True
+            )
             flat = [
                 torch.zeros_like(p[b]) if g is None else g[b]
                 for g, p in zip(grads, probs, strict=True)

@@ -1,4 +1,4 @@
-"""Top-k proofs with an exact count: against enumeration, in chunks, at small numbers, k up to 16."""
+"""Top-k proofs with an exact count: against enumeration, in chunks, small numbers, k up to 16."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def any_of(d: dl.Distribution, sets, negated: bool = False) -> dl.Distribution:
     """The union over the sets of the conjunction of their facts."""
     parts = []
     for members in sets:
-        facts = [
-            dl.apply(dl.filter(d, lambda x, m=m: x == m), lambda x: "any") for m in members
-        ]
+        facts = [dl.apply(dl.filter(d, lambda x, m=m: x == m), lambda x: "any") for m in members]
         if negated:
             facts[0] = dl.negate(facts[0])
         parts.append(dl.apply(*facts, lambda *xs: "any"))
@@ -141,7 +139,9 @@ def test_chunks_change_nothing():
     results = []
     for elements in (4_000_000, 1000):
         with dl.settings(chunk_elements=elements):
-            d = dl.Distribution(probs, range(6), exclusive=False, provenance=TopKProofs(6, wmc="exact"))
+            d = dl.Distribution(
+                probs, range(6), exclusive=False, provenance=TopKProofs(6, wmc="exact")
+            )
             pairs = dl.apply(d, d, lambda x, y: (x + y) % 4)
             found = dl.get_probs(pairs)
             results.append((found, *torch.autograd.grad(found.square().sum(), probs)))

@@ -1,6 +1,6 @@
 """Draws docs/images/gradients.png: what each provenance gives, and passes back, on small programs.
 
-    python docs/images/gradients_picture.py
+python docs/images/gradients_picture.py
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ import dolphin as dl
 HERE = Path(__file__).parent
 INK, FRAME = "#1b1f24", "#d0d7de"
 SHOWN = {
-    "exact": ("exact, dtkp-wmc", "#0a58ca", "-", 3.0),
+    "exact": ("exact", "#0a58ca", "-", 3.0),
     "damp": ("damp (add-mult)", "#d1495b", "-", 1.6),
     "dtkp-am": ("dtkp-am, k = 3", "#d1495b", ":", 2.0),
     "noisy-or": ("noisy-or", "#2a9d8f", "-", 1.6),

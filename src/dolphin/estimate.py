@@ -1,13 +1,14 @@
 """Sampling: programs too large for any algebra, as black boxes.
 
-`estimate` draws joint samples of the inputs, runs the program on them, and puts the outcomes together
-such that the result has an expected value and a gradient. With K inputs and probabilities p_i that
-need not add up to 1 (their totals are Z_i), the quantity that is estimated is
+`estimate` draws joint samples of the inputs, runs the program on them, and puts the outcomes
+together such that the result has an expected value and a gradient. With K inputs and probabilities
+p_i that need not add up to 1 (their totals are Z_i), the quantity that is estimated is
 
     L = Σ over x_1 .. x_K of p_1(x_1) · ... · p_K(x_K) · f(x_1, ..., x_K)
 
-or, for outcomes that are symbols, the same with [f(x) = y] instead of f(x) for each outcome y. Every
-method writes it as Σ_e c_e · f(x_e) over a list of calls e, with coefficients c_e that carry gradients.
+or, for outcomes that are symbols, the same with [f(x) = y] instead of f(x) for each outcome y.
+Every method writes it as Σ_e c_e · f(x_e) over a list of calls e, with coefficients c_e that carry
+gradients.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def estimate(
         distributions: K ≥ 1, in either layout.
         samples: joint samples for each row.
         method: see above.
-        outcome: what the function returns. "number": the result is the expected value, a tensor (B,).
+        outcome: what the function returns. "number": the result is the expected value, (B,).
             "symbol": the result is a distribution over the outcomes that were seen, with symbols of
             their own for every row. "auto": numbers if every result is a bool, int or float.
         generator: makes the samples reproducible; on the distributions' device.
@@ -150,16 +151,17 @@ def _draw(probs: Tensor, samples: int, generator: torch.Generator | None) -> Ten
 def _indecater(inputs: Sequence[_Input], drawn: Sequence[Tensor]) -> _Calls:
     """All symbols of one input at a time.
 
-    d L/d p_i(v) = E over the others of f(v, others), so the sum over calls with p_i(v) as coefficient
-    has the right gradient; as a value, each of the K sums estimates L, and their mean is taken.
+    d L/d p_i(v) = E over the others of f(v, others), so the sum over calls with p_i(v) as
+    coefficient has the right gradient; as a value, each of the K sums estimates L, and their mean
+    is taken.
     """
     batch, samples = drawn[0].shape
     size = batch * samples * sum(source.probs.shape[1] for source in inputs)
     limit = current_settings().max_combinations
     if size > limit:
         raise SizeError(
-            f"estimate: {samples} samples of {batch:,} rows make {size:,} calls, more than the limit "
-            f"of {limit:,}. Use fewer samples, method='reinforce', or "
+            f"estimate: {samples} samples of {batch:,} rows make {size:,} calls, more than the "
+            f"limit of {limit:,}. Use fewer samples, method='reinforce', or "
             "dolphin.settings(max_combinations=...)."
         )
     totals = [source.probs.detach().sum(1) for source in inputs]
@@ -167,9 +169,7 @@ def _indecater(inputs: Sequence[_Input], drawn: Sequence[Tensor]) -> _Calls:
     rows, places, weights = [], [[] for _ in inputs], []
     for i, source in enumerate(inputs):
         width = source.probs.shape[1]
-        row, sample, place = (
-            grid.reshape(-1) for grid in np.indices((batch, samples, width))
-        )
+        row, sample, place = (grid.reshape(-1) for grid in np.indices((batch, samples, width)))
         present = source.symbols[row if len(source.symbols) > 1 else 0, place] != ABSENT
         row, sample, place = row[present], sample[present], place[present]
         others = torch.ones_like(totals[i])
@@ -290,5 +290,6 @@ def _check(
     least = 2 if method == "reinforce" else 1
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < least:
         raise InputError(
-            f"estimate: samples must be an integer of at least {least} for {method!r}, got {samples!r}."
+            f"estimate: samples must be an integer of at least {least} for {method!r}, got "
+            f"{samples!r}."
         )

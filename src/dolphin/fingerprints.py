@@ -2,26 +2,40 @@
 
 A function is known by its code, its defaults, what it closes over and the global names it reads,
 so a lambda written inside `forward` is the same function at every step, and one that closes over
-another value is another function. Plain values and containers count by content; everything else
-by identity, together with the plain attributes that the code reads off it (`self.offset`).
-What can't be told cheaply is not remembered: a cache that lies is worse than none.
+another value is another function. Plain values and containers count by content. Everything else
+counts by identity, together with the attributes that the code names (`self.offset`), also in
+methods and helper functions of the user's own. What can't be told cheaply is not remembered: a
+cache that lies is worse than none.
+
+What a function itself assigns to, or only appends to, is bookkeeping (a counter, a log) rather
+than something that its result depends on, and is left out.
 """
 
 from __future__ import annotations
 
+import collections
+import contextvars
+import dis
+import enum
 import functools
 import inspect
+import itertools
+import re
+import sys
+import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dolphin.symbols import kind
 
 _PLAIN = frozenset({int, str, bool, bytes, type(None), complex, type(Ellipsis)})
-_CONTAINERS = frozenset({tuple, list, set, frozenset, dict})
+_CONTAINERS = (tuple, list, Set, Mapping, bytearray, collections.deque, collections.UserList)
+# Objects that can't change, or whose changes don't matter to a pure function.
+_STATELESS = (enum.Enum, range, slice, re.Pattern, np.dtype, np.ufunc, property)
 _MOST_BYTES = 4096  # of an array that is compared by content
 _BUDGET = 2000  # how many values a fingerprint may look at before it counts as too expensive
 
@@ -77,20 +91,40 @@ def fingerprint(function: Callable[..., Any]) -> Hashable | None:
 _DYNAMIC = frozenset(
     {"getattr", "vars", "globals", "locals", "eval", "exec", "__dict__", "__getattribute__"}
 )
+_APPENDING = frozenset({"append", "add", "extend", "appendleft"})
 _MISSING = object()
 
 
-@functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> frozenset[str]:
-    """All names that `code` or code nested in it reads, as globals or as attributes.
-
-    `co_names` doesn't tell the two apart: reading too many is safe.
+class _Read(NamedTuple):
+    """What code reads: names (globals or attributes, which `co_names` doesn't tell apart; reading
+    too many is safe) and names of the enclosing functions.
     """
-    names = set(code.co_names)
+
+    names: frozenset[str]
+    cells: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(code: types.CodeType) -> _Read:
+    names: set[str] = set(code.co_names)
+    cells: set[str] = set(code.co_freevars)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return frozenset(names)
+            inner = _read(constant)
+            names |= inner.names
+            cells -= {name for name in constant.co_freevars if name not in inner.cells}
+    instructions = list(dis.get_instructions(code))
+    appended: dict[str, bool] = {}
+    for instruction, following in itertools.pairwise(instructions):
+        name = instruction.argval
+        if instruction.opname in ("STORE_ATTR", "STORE_GLOBAL"):
+            names.discard(name)
+        elif instruction.opname == "STORE_DEREF":
+            cells.discard(name)
+        elif instruction.opname in ("LOAD_DEREF", "LOAD_CLOSURE"):
+            only = following.opname.startswith("LOAD_") and following.argval in _APPENDING
+            appended[name] = appended.get(name, True) and only
+    return _Read(frozenset(names), frozenset(c for c in cells if not appended.get(c, False)))
 
 
 class _Reader:
@@ -99,20 +133,17 @@ class _Reader:
     def __init__(self) -> None:
         self.left = _BUDGET
         self.seen: set[int] = set()
-        self.package = ""
 
     def function(self, function: Any) -> Hashable:
         if isinstance(function, types.FunctionType):
-            self.package = self.package or _package(function)
             return self._python(function)
         if isinstance(function, types.MethodType) and _is_python(function.__func__):
-            self.package = self.package or _package(function.__func__)
-            names = _names(function.__func__.__code__)
+            names = _read(function.__func__.__code__).names
             return ("method", self._python(function.__func__), self.value(function.__self__, names))
         if isinstance(function, functools.partial):
             inner = self.function(function.func)
             code = getattr(function.func, "__code__", None)
-            names = frozenset() if code is None else _names(code)
+            names = frozenset() if code is None else _read(code).names
             parts = (function.args, tuple(sorted(function.keywords.items())))
             return ("partial", inner, self.value(parts, names))
         if isinstance(function, types.BuiltinMethodType):
@@ -121,25 +152,26 @@ class _Reader:
                 return _Same(function)
             return ("built-in method", function.__name__, self.value(owner, frozenset()))
         call = None if isinstance(function, type) else _call_method(type(function))
-        if call is None:
+        if call is None or _of_library(type(function).__module__):
             return _Same(function)
-        self.package = self.package or _package(call)
-        return ("callable", self._python(call), self.value(function, _names(call.__code__)))
+        return ("callable", self._python(call), self.value(function, _read(call.__code__).names))
 
     def _python(self, function: types.FunctionType) -> Hashable:
         if id(function) in self.seen:  # recursion: already part of this fingerprint
             return ("again", function.__qualname__)
         self.seen.add(id(function))
         code = function.__code__
-        names = _names(code)
-        if not _DYNAMIC.isdisjoint(names):
+        names, read_cells = _read(code)
+        if not _DYNAMIC.isdisjoint(code.co_names):
             raise _UnknownError
         cells = []
-        for cell in function.__closure__ or ():
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name not in read_cells:
+                continue
             try:
-                cells.append(self.value(cell.cell_contents, names))
+                cells.append((name, self.value(cell.cell_contents, names)))
             except ValueError:  # a name that is not bound yet
-                cells.append("empty cell")
+                cells.append((name, "empty cell"))
         scope = function.__globals__
         return (
             code,
@@ -159,79 +191,89 @@ class _Reader:
             return (cls, value)
         if cls is float:
             return (cls, value if value == value else "nan", kind(value))
-        if cls in _CONTAINERS:
-            return self._container(value, names)
+        if isinstance(value, _CONTAINERS):
+            return (self._contents(value, names), self._state(value, names))
         if isinstance(value, (np.ndarray, np.generic)):
             if value.nbytes > _MOST_BYTES or value.dtype.hasobject:
                 raise _UnknownError
             return (cls, value.dtype.str, value.shape, value.tobytes())
         if isinstance(value, types.FunctionType):
             # The globals of the user's own helpers may change as well; a library's don't.
-            return self._python(value) if _package(value) == self.package else _Same(value)
+            return _Same(value) if _of_library(value.__module__) else self._python(value)
         if isinstance(value, (types.MethodType, types.BuiltinMethodType, functools.partial)):
             return self.function(value)
-        if hasattr(value, "data_ptr"):  # a tensor: it can change in place without a trace
-            raise _UnknownError
-        return self._object(value, names)
+        return self._thing(value, names)
 
-    def _container(self, value: Any, names: frozenset[str]) -> Hashable:
+    def _thing(self, value: Any, names: frozenset[str]) -> Hashable:
+        """A module, a class or any other object."""
+        if isinstance(value, _STATELESS) or id(value) in self.seen:
+            return _Same(value)
+        if isinstance(value, contextvars.ContextVar):
+            return (_Same(value), self.value(value.get(None), names))
+        self.seen.add(id(value))
+        if isinstance(value, types.ModuleType):
+            scope = vars(value)
+            read = ((name, self.value(scope[name], names)) for name in sorted(names & scope.keys()))
+            return (_Same(value), *read)
+        if isinstance(value, type):
+            return (_Same(value), *self._of_class(value, names))
+        return (_Same(value), self._state(value, names))
+
+    def _contents(self, value: Any, names: frozenset[str]) -> Hashable:
         cls = type(value)
-        if cls is dict:
+        if isinstance(value, Mapping):
             pairs = value.items()
             return (cls, *((self.value(k, names), self.value(v, names)) for k, v in pairs))
         items = (self.value(item, names) for item in value)
-        return (cls, frozenset(items)) if cls in (set, frozenset) else (cls, *items)
+        return (cls, frozenset(items)) if isinstance(value, Set) else (cls, *items)
 
-    def _object(self, value: Any, names: frozenset[str]) -> Hashable:
-        if id(value) in self.seen:
-            return _Same(value)
-        self.seen.add(id(value))
-        cls = value if isinstance(value, type) else type(value)
+    def _state(self, value: Any, names: frozenset[str]) -> Hashable:
+        """The attributes of an object that the code reads, directly or in its methods."""
+        if hasattr(value, "data_ptr"):  # a tensor: it can change in place without a trace
+            raise _UnknownError
+        cls = type(value)
         attributes = getattr(value, "__dict__", {})
-        own = (cls.__module__ or "").partition(".")[0] == self.package
-        network = "_parameters" in attributes
-        if own:
-            names = _with_methods(cls, names)
-        # An object of the user's own counts with all its state; a network, which has too much of
-        # it, and what belongs to a library, with the attributes that the code names.
-        everything = own and not network and not isinstance(value, type)
         stores = [attributes]
-        if network:
+        if "_parameters" in attributes:  # a network
             stores += [attributes[store] for store in ("_parameters", "_buffers", "_modules")]
+        names = _with_methods(cls, names)
+        slots = {name for base in cls.__mro__ for name in _slots(base)} & names
         read: list[Hashable] = [
             (name, self.value(store[name], names))
             for store in stores
-            for name in sorted(store.keys() if everything else names & store.keys())
+            for name in sorted(names & store.keys())
         ]
-        if own:
-            for name in sorted(names - attributes.keys()):
-                read.extend(self._class_attribute(value, cls, name, names))
-        return (_Same(value), tuple(read))
+        read += [(name, self.value(getattr(value, name, None), names)) for name in sorted(slots)]
+        read += self._of_class(cls, names - attributes.keys() - slots)
+        return tuple(read)
 
-    def _class_attribute(
-        self, value: Any, cls: type, name: str, names: frozenset[str]
-    ) -> list[Hashable]:
+    def _of_class(self, cls: type, names: frozenset[str]) -> list[Hashable]:
+        """What the code reads off the class: methods, properties, class attributes."""
+        if _of_library(cls.__module__):
+            return []
+        return [part for name in sorted(names) for part in self._class_attribute(cls, name, names)]
+
+    def _class_attribute(self, cls: type, name: str, names: frozenset[str]) -> list[Hashable]:
         found = inspect.getattr_static(cls, name, _MISSING)
-        if found is _MISSING:
+        if found is _MISSING or isinstance(found, types.MemberDescriptorType):
             return []
         function = _function_of(found)
-        if function is not None:
-            return [(name, self.value(function, names))]
-        if isinstance(found, types.MemberDescriptorType):  # a slot
-            found = getattr(value, name, None)
-        return [(name, self.value(found, names))]
+        return [(name, self.value(found if function is None else function, names))]
 
 
 def _with_methods(cls: type, names: frozenset[str]) -> frozenset[str]:
     """The names, and those that the methods and properties among them read in turn."""
+    if _of_library(cls.__module__):
+        return names
+    operators = (n for base in cls.__mro__ for n in vars(base) if _is_operator(base, n))
     reached: set[str] = set()
-    waiting = {*names, "__call__"}
+    waiting = {*names, *operators}
     while waiting:
         name = waiting.pop()
         reached.add(name)
         function = _function_of(inspect.getattr_static(cls, name, None))
-        if function is not None and _package(function) == cls.__module__.partition(".")[0]:
-            waiting |= _names(function.__code__) - reached
+        if function is not None and not _of_library(function.__module__):
+            waiting |= _read(function.__code__).names - reached
     return frozenset(reached)
 
 
@@ -243,8 +285,27 @@ def _function_of(attribute: Any) -> types.FunctionType | None:
     return attribute if isinstance(attribute, types.FunctionType) else None
 
 
-def _package(function: types.FunctionType) -> str:
-    return (function.__module__ or "").partition(".")[0]
+def _is_operator(cls: type, name: str) -> bool:
+    """A special method by which code can use an object without naming it: x[...], x(...), in."""
+    special = name.startswith("__") and name not in ("__init__", "__new__", "__repr__", "__hash__")
+    return special and isinstance(vars(cls)[name], types.FunctionType)
+
+
+def _slots(cls: type) -> list[str]:
+    slots = cls.__dict__.get("__slots__", ())
+    slots = [slots] if isinstance(slots, str) else slots
+    return [name for name in slots if name not in ("__dict__", "__weakref__")]
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_library(module: str | None) -> bool:
+    """Does a module belong to Python or to an installed package, rather than to the user?"""
+    root = (module or "").partition(".")[0]
+    if root in sys.stdlib_module_names and root != "__main__":
+        return True
+    found = getattr(sys.modules.get(root), "__file__", None)
+    paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+    return found is not None and any(found.startswith(path) for path in paths)
 
 
 def _call_method(cls: type) -> types.FunctionType | None:

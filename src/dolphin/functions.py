@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,12 +49,12 @@ def evaluate(
     results = [memo.get(k) for k in keys]
     missing = [place for place, result in enumerate(results) if result is None]
     if missing:
-        arguments = zip(*(column[missing].tolist() for column in columns), strict=True)
         call = _Call(operation, function, condition, table)
+        combinations = zip(*(column[missing].tolist() for column in columns), strict=True)
         active = active_profile()
         with contextlib.nullcontext() if active is None else active.functions(len(missing)):
-            for place, numbers in zip(missing, arguments, strict=True):
-                results[place] = memo[keys[place]] = call(numbers)
+            for place, result in zip(missing, call.all(combinations), strict=True):
+                results[place] = memo[keys[place]] = result
         if key is not None:
             table.remembered += len(memo) - before
     found = np.array(results, dtype=np.int64)
@@ -86,6 +86,22 @@ class _Call:
         self.function = function
         self.condition = condition
         self.table = table
+
+    def all(self, combinations: Iterable[Sequence[int]]) -> Iterator[int]:
+        """The results for all combinations: quickly, and slowly once more for one that fails."""
+        symbols, number = self.table.symbols, self.table.number
+        function, condition = self.function, self.condition
+        for numbers in combinations:
+            arguments = [symbols[n] for n in numbers]
+            result = None
+            try:
+                holds = condition is None or condition(*arguments)
+                if holds is True or holds is False:
+                    result = number(function(*arguments)) if holds else ABSENT
+            except Exception:
+                result = None
+            # What failed is called once more, by the one who explains what went wrong.
+            yield self(numbers) if result is None else result
 
     def __call__(self, numbers: Sequence[int]) -> int:
         symbols = self.table.symbols

@@ -132,7 +132,13 @@ def union(*distributions: Distribution) -> Distribution:
     rows = Rows(batch, [count for _, count in flat])
     plan = union_plan("union", [d._domain for d in operands], rows)
     tags = [tags for tags, _ in flat]
-    return _run(plan, [provenance.concat(tags)], provenance, batch)
+    active = active_profile()
+    if active is None:
+        joined = provenance.concat(tags)
+    else:
+        with active.tags(0):
+            joined = provenance.concat(tags)
+    return _run(plan, [joined], provenance, batch)
 
 
 @profiled(tags=True)

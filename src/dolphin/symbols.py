@@ -57,6 +57,9 @@ def canonical(symbol: Any) -> Any:
         return symbol
     if isinstance(symbol, tuple):
         for member in symbol:
+            inner = type(member)
+            if inner in _SCALARS or (inner is float and member == member):
+                continue
             if canonical(member) is not member:
                 make: Any = getattr(cls, "_make", cls)
                 return make(map(canonical, symbol))
@@ -71,6 +74,26 @@ def canonical(symbol: Any) -> Any:
             "identity. Return a Python number, e.g. tensor.item()."
         )
     return symbol
+
+
+def _obviously_alike(symbol: Any, equal: Any) -> bool:
+    """Are two equal symbols of the same kind, as far as can be told quickly?"""
+    cls = type(symbol)
+    if symbol is equal:
+        return True
+    if cls is not type(equal):
+        return False
+    if cls in _SCALARS:
+        return True
+    if cls is float:
+        return symbol != 0.0
+    if cls is not tuple:
+        return False
+    for member, other in zip(symbol, equal, strict=True):
+        inner = type(member)
+        if inner is not type(other) or not (inner in _SCALARS or (inner is float and member != 0)):
+            return False
+    return True
 
 
 class SymbolTable:
@@ -111,11 +134,8 @@ class SymbolTable:
                 "hashable Python objects: use a tuple instead of a list, a frozenset instead of a "
                 "set, a frozen dataclass instead of a dict."
             ) from None
-        if known is not None:
-            first = self.symbols[known]
-            cls = type(symbol)
-            if symbol is first or (cls is type(first) and cls in _SCALARS):
-                return known
+        if known is not None and _obviously_alike(symbol, self.symbols[known]):
+            return known
         symbol = canonical(symbol)
         with self._lock:
             return self._number_canonical(symbol)

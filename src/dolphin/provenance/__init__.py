@@ -66,7 +66,9 @@ def get_provenance(name: str, **parameters: Any) -> Provenance:
     """
     make = _BY_NAME.get(name)
     if make is None:
-        raise InputError(f"get_provenance: no provenance {name!r}; known are {listing(_BY_NAME, 20)}.")
+        raise InputError(
+            f"get_provenance: no provenance {name!r}; known are {listing(_BY_NAME, 20)}."
+        )
     try:
         return make(**parameters)
     except TypeError as error:

@@ -5,8 +5,9 @@ By inclusion and exclusion over the sets S of proofs,
     P(A_1 ∨ ... ∨ A_k) = Σ over S ≠ ∅ of (-1)^(|S| + 1) · P(∧ of the proofs in S),
 
 where a conjunction of proofs is the bitwise or of their patterns (see encoding.py) and weighs
-nothing if it is a contradiction. The sum runs in double precision, scaled by its largest term: it is
-never less than that term, so rounding stays near 2^k · 1e-16 of the result, however small that is.
+nothing if it is a contradiction. The sum runs in double precision, scaled by its largest term: it
+is never less than that term, so rounding stays near 2^k · 1e-16 of the result, however small that
+is.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from dolphin.provenance.fuzzy import LATTICE, SEMIRING
 class Boolean(TensorProvenance):
     """Truth (`boolean`): a ⊗ b = a ∧ b, a ⊕ b = a ∨ b, over 0 and 1.
 
-    Which symbols can be derived at all from facts with a positive probability. Like every algebra of
-    numbers it doesn't know that symbols of an exclusive input exclude each other. There is no gradient.
+    Which symbols can be derived at all from facts with a positive probability. Like every algebra
+    of numbers it doesn't know that symbols of an exclusive input exclude each other. There is no
+    gradient.
 
     Cost: O(B) per combination.
 

@@ -1,9 +1,9 @@
 """Fuzzy logics: a truth value in [0, 1] for each symbol, t-norms and t-conorms.
 
 A t-norm ⊗ is a commutative, associative and monotone "and" with 1 as its identity, and the t-conorm
-a ⊕ b = 1 - (1 - a) ⊗ (1 - b) is the "or" that belongs to it. Negation is 1 - a throughout. Except for
-`MaxProduct`, every algebra here is such a pair, so De Morgan's laws hold. None of them knows which
-facts a value came from: none is exact where facts are shared, and all of them are cheap.
+a ⊕ b = 1 - (1 - a) ⊗ (1 - b) is the "or" that belongs to it. Negation is 1 - a throughout. Except
+for `MaxProduct`, every algebra here is such a pair, so De Morgan's laws hold. None of them knows
+which facts a value came from: none is exact where facts are shared, and all of them are cheap.
 
 Gradients are finite everywhere. Where a formula has a corner, they are what the classes say.
 """
@@ -124,8 +124,8 @@ class MaxProduct(LogTruthValues):
 class NoisyOr(LogTruthValues):
     """Product and probabilistic sum (`noisy-or`): a ⊗ b = a·b, a ⊕ b = a + b - a·b.
 
-    Exact where summands and factors are all independent. Tags are logarithms: neither a long product
-    nor a long sum of small numbers underflows.
+    Exact where summands and factors are all independent. Tags are logarithms: neither a long
+    product nor a long sum of small numbers underflows.
 
     Gradients: d(⊕)/da_i = Π over the others of (1 - a_j). They die where another summand is near 1,
     and never pass 1.
@@ -153,7 +153,7 @@ class _NoisyOr(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, logs: Tensor, dim: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logs: Tensor, dim: int) -> Tensor:  # type: ignore[override]
         fails = torch.log1p(-logs.exp()).clamp(min=math.log(floor(logs.dtype)))
         none = fails.sum(dim, keepdim=True)
         total = logs.logsumexp(dim, keepdim=True)
@@ -165,7 +165,7 @@ class _NoisyOr(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         logs, fails, none, out, small = ctx.saved_tensors
         others = none - torch.where(small, 0.0, fails)
         return grad.unsqueeze(ctx.dim) * (logs - out + others).exp(), None
@@ -183,15 +183,14 @@ class Lukasiewicz(TruthValues):
     Cost: O(B) per combination.
 
     >>> import dolphin as dl
-    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("lukasiewicz"))
+    >>> logic = dl.get_provenance("lukasiewicz")
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=logic)
     >>> dl.apply(d, d, lambda a, b: a == b).row(0)
     [(True, 0.6), (False, 0.0)]
     """
 
     name = "lukasiewicz"
-    laws = (
-        SEMIRING | NEGATION | {"one-absorbs", "excluded-middle", "contradiction", "de-morgan"}
-    )
+    laws = SEMIRING | NEGATION | {"one-absorbs", "excluded-middle", "contradiction", "de-morgan"}
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         return (a + b - 1.0).clamp(min=0.0)
@@ -207,8 +206,8 @@ class StableProduct(TruthValues):
     values but 0, if there are at least two.
 
     Values are a little off, so ⊗ has no identity, nothing is associative, and results depend on how
-    often a value passes through an operation. In exchange no operation has a gradient below about ε,
-    at 0 and at 1 as well.
+    often a value passes through an operation. In exchange no operation has a gradient below about
+    ε, at 0 and at 1 as well.
 
     Cost: O(B) per combination.
 

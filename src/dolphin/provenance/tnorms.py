@@ -2,8 +2,9 @@
 
 A `TNorm` says what a ⊗ b is and what its derivative with respect to a is; ⊕ is its dual,
 a ⊕ b = 1 - (1 - a) ⊗ (1 - b), unless a formula that is better for small numbers is given, and
-¬a = 1 - a. Writing the slope down keeps gradients finite, exact, and defined where formulas are 0/0.
-All slopes lie in [0, 1] for the families and parameters here. Tests compare them with differences.
+¬a = 1 - a. Writing the slope down keeps gradients finite, exact, and defined where formulas are
+0/0. All slopes lie in [0, 1] for the families and parameters here. Tests compare them with
+differences.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TNorm(TruthValues):
         return 1.0 - self.norm(1.0 - a, 1.0 - b)
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        return _Norm.apply(self, False, *torch.broadcast_tensors(a, b))  # type: ignore[no-any-return]
+        return _Norm.apply(self, False, *torch.broadcast_tensors(a, b))  # type: ignore
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
         tags = tags.movedim(dim, 0)
@@ -57,14 +58,14 @@ class _Norm(torch.autograd.Function):
     """A t-norm or its dual, with the derivatives that the provenance gives."""
 
     @staticmethod
-    def forward(ctx, logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:
         ctx.logic, ctx.dual = logic, dual
         ctx.save_for_backward(a, b)
         return (logic.conorm(a, b) if dual else logic.norm(a, b)).clamp(0.0, 1.0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b = ctx.saved_tensors
         if ctx.dual:
             a, b = 1.0 - a, 1.0 - b
@@ -72,10 +73,10 @@ class _Norm(torch.autograd.Function):
 
 
 class Hamacher(TNorm):
-    """The Hamacher product (`hamacher`): a ⊗ b = ab / (a + b - ab), a ⊕ b = (a + b - 2ab) / (1 - ab).
+    """The Hamacher product (`hamacher`): a ⊗ b = ab/(a + b - ab), a ⊕ b = (a + b - 2ab)/(1 - ab).
 
-    Between the product and the minimum. Gradients: (b / (a + b - ab))², which stays near 1 for small
-    a where the product's would be b. At a = b = 0 both slopes are 1/4, as along the diagonal.
+    Between the product and the minimum. Gradients: (b / (a + b - ab))², which stays near 1 for
+    small a where the product's would be b. At a = b = 0 both slopes are 1/4, as along the diagonal.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=dl.get_provenance("hamacher"))
@@ -87,7 +88,9 @@ class Hamacher(TNorm):
 
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
         below = a + b - a * b
-        return torch.where(below > 0.0, a * b / below.where(below > 0.0, torch.ones_like(below)), 0.0)
+        return torch.where(
+            below > 0.0, a * b / below.where(below > 0.0, torch.ones_like(below)), 0.0
+        )
 
     def slope(self, a: Tensor, b: Tensor) -> Tensor:
         below = a + b - a * b
@@ -97,7 +100,9 @@ class Hamacher(TNorm):
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:
         below = 1.0 - a * b
         above = a * (1.0 - b) + b * (1.0 - a)
-        return torch.where(below > 0.0, above / below.where(below > 0.0, torch.ones_like(below)), 1.0)
+        return torch.where(
+            below > 0.0, above / below.where(below > 0.0, torch.ones_like(below)), 1.0
+        )
 
 
 class NilpotentMinimum(TNorm):
@@ -128,13 +133,15 @@ class NilpotentMinimum(TNorm):
 
 
 class Yager(TNorm):
-    """Yager's family (`yager`): a ⊕ b = min(1, ‖(a, b)‖_p) and a ⊗ b = max(0, 1 - ‖(1 - a, 1 - b)‖_p).
+    """Yager's family (`yager`): a ⊕ b = min(1, ‖(a, b)‖_p), and ⊗ its dual, 1 - ‖(1 - a, 1 - b)‖_p.
 
-    p = 1 is Łukasiewicz' logic, p → ∞ Gödel's. Gradients: ((1 - a) / ‖(1 - a, 1 - b)‖)^(p - 1), so the
-    smaller value gets more; 0 where a ⊗ b is 0, as in Łukasiewicz' logic but later the larger p is.
+    p = 1 is Łukasiewicz' logic, p → ∞ Gödel's. Gradients: ((1 - a) / ‖(1 - a, 1 - b)‖)^(p - 1), so
+    the smaller value gets more; 0 where a ⊗ b is 0, as in Łukasiewicz' logic but later the larger p
+    is.
 
     >>> import dolphin as dl
-    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("yager", p=2))
+    >>> logic = dl.get_provenance("yager", p=2)
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=logic)
     >>> dl.union(d, d).row(0)
     [('tail', 0.282843), ('head', 1.0)]
     """
@@ -171,8 +178,9 @@ class Yager(TNorm):
 class SchweizerSklar(TNorm):
     """Schweizer and Sklar's family (`schweizer-sklar`): a ⊗ b = max(0, a^p + b^p - 1)^(1/p), p ≤ 1.
 
-    p = 1 is Łukasiewicz' logic, p → 0 the product, p = -1 the Hamacher product, p → -∞ Gödel's logic:
-    one parameter between "every fact counts" and "the weakest decides". Gradients: (a ⊗ b / a)^(1 - p).
+    p = 1 is Łukasiewicz' logic, p → 0 the product, p = -1 the Hamacher product, p → -∞ Gödel's
+    logic: one parameter between "every fact counts" and "the weakest decides". Gradients: (a ⊗ b /
+    a)^(1 - p).
 
     >>> import dolphin as dl
     >>> logic = dl.get_provenance("schweizer-sklar", p=-1)
@@ -218,12 +226,13 @@ class SchweizerSklar(TNorm):
 class Frank(TNorm):
     """Frank's family (`frank`): a ⊗ b = log_s(1 + (s^a - 1)(s^b - 1) / (s - 1)).
 
-    s → 0 is Gödel's logic, s = 1 the product, s → ∞ Łukasiewicz'; s is taken between 0.001 and 1000,
-    where single precision is enough. The one family with a ⊗ b + a ⊕ b = a + b, as for probabilities.
-    Gradients are smooth and strictly between 0 and 1 inside, small where a ⊗ b is.
+    s → 0 is Gödel's logic, s = 1 the product, s → ∞ Łukasiewicz'; s is taken between 0.001 and
+    1000, where single precision is enough. The one family with a ⊗ b + a ⊕ b = a + b, as for
+    probabilities. Gradients are smooth and strictly between 0 and 1 inside, small where a ⊗ b is.
 
     >>> import dolphin as dl
-    >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=dl.get_provenance("frank", s=1))
+    >>> logic = dl.get_provenance("frank", s=1)
+    >>> d = dl.Distribution([0.5, 0.5], ["tail", "head"], provenance=logic)
     >>> dl.union(d, d).row(0)
     [('tail', 0.75), ('head', 0.75)]
     """

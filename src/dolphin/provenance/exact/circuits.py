@@ -2,8 +2,8 @@
 
 A layer is a contraction (see contraction.py): each of its nodes is a sum of products of two earlier
 values. Values that later layers need are handed on, so a layer reads the one before it and nothing
-else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward pass
-needs no more memory than its values.
+else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward
+pass needs no more memory than its values.
 """
 
 from __future__ import annotations

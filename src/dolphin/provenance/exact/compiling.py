@@ -112,6 +112,6 @@ def too_large(table: FormulaTable, roots: Sequence[int], reasons: Sequence[str])
     return SizeError(
         f"Exact: the formulas behind {len(roots):,} symbols have {parts:,} parts, too many to "
         f"compile: {'; '.join(reasons)}. Use dolphin.TopKProofs(k=...), keep fewer symbols "
-        "(dolphin.sample, dolphin.filter), draw samples (dolphin.estimate), or raise the limits with "
-        "Exact(max_nodes=..., seconds=...)."
+        "(dolphin.sample, dolphin.filter), draw samples (dolphin.estimate), or raise the limits "
+        "with Exact(max_nodes=..., seconds=...)."
     )

@@ -4,10 +4,10 @@ A node looks at one exclusive group of an input, whose value is one of its colum
 
     (level, default, ((column, node), ...))
 
-reads "if this column holds go there, for any other value to `default`". Its probability is therefore
-Σ P(column) · P(node there) + (1 - Σ P(column)) · P(default): exclusive groups need no constraints, and
-a group that a node doesn't mention costs nothing. Groups are looked at in one fixed order, so equal
-formulas become equal nodes.
+reads "if this column holds go there, for any other value to `default`". Its probability is
+therefore Σ P(column) · P(node there) + (1 - Σ P(column)) · P(default): exclusive groups need no
+constraints, and a group that a node doesn't mention costs nothing. Groups are looked at in one
+fixed order, so equal formulas become equal nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, Formu
 GROUND = sys.maxsize  # the level of the constants
 REMEMBERED = 1_000_000  # results of `_join` that are remembered at once
 
-Groups = tuple[tuple[tuple[int, ...], ...], ...]  # of each input, the columns that exclude each other
+Groups = tuple[
+    tuple[tuple[int, ...], ...], ...
+]  # of each input, the columns that exclude each other
 
 
 class TooLargeError(Exception):

@@ -1,8 +1,8 @@
 """Formulas over facts: and, or, not. Equal formulas are stored once and are equal numbers.
 
 A fact is named by the position of its input in a tag's list of inputs and by its column, never by
-the input itself: a training step with fresh numbers makes the formulas of the last step again, finds
-that they exist, and with them everything that was compiled from them.
+the input itself: a training step with fresh numbers makes the formulas of the last step again,
+finds that they exist, and with them everything that was compiled from them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class FormulaTable:
         """∨ of the formulas."""
         return self._join(OR, AND, FALSE, TRUE, formulas)
 
-    def _join(self, kind: int, other: int, neutral: int, final: int, formulas: Iterable[int]) -> int:
+    def _join(
+        self, kind: int, other: int, neutral: int, final: int, formulas: Iterable[int]
+    ) -> int:
         kinds, parts = self.kinds, self.parts
         members: set[int] = set()
         for formula in formulas:

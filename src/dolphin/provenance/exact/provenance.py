@@ -46,15 +46,15 @@ class Formulas:
 class Exact(Provenance):
     """Exact probabilities (`exact`): tags are formulas, a ⊕ b = a ∨ b, a ⊗ b = a ∧ b.
 
-    The probability of a symbol is that of all worlds in which it can be derived, whatever the program
-    shares, repeats or negates. No proof is dropped.
+    The probability of a symbol is that of all worlds in which it can be derived, whatever the
+    program shares, repeats or negates. No proof is dropped.
 
     Gradients are exact too: for an independent fact, P(symbol | fact) - P(symbol | not fact).
 
     Cost: formulas are compiled when probabilities are first asked for, which can take exponential
-    time and is bounded by `max_nodes` and `seconds`; past them a SizeError says how large the formula
-    is. What was compiled is remembered by its structure: later training steps only evaluate it, which
-    is O(B · nodes) in a few tensor operations per layer.
+    time and is bounded by `max_nodes` and `seconds`; past them a SizeError says how large the
+    formula is. What was compiled is remembered by its structure: later training steps only evaluate
+    it, which is O(B · nodes) in a few tensor operations per layer.
 
     Args:
         max_nodes: how many nodes a compiled formula may have.
@@ -110,8 +110,8 @@ class Exact(Provenance):
         return Formulas(table, _column(numbers), (facts,), facts.log_probs.detach().new_empty(0))
 
     def log_probs(self, tags: Formulas) -> Tensor:
-        roots, places = np.unique(tags.numbers, return_inverse=True)
-        places = places.reshape(tags.numbers.shape)
+        roots, inverse = np.unique(tags.numbers, return_inverse=True)
+        places = np.asarray(inverse).reshape(len(tags.numbers), -1)
         device = tags.like.device
         if len(roots) == 0:
             return tags.like.new_zeros(0, tags.rows)
@@ -200,13 +200,18 @@ class Exact(Provenance):
         else:
             before = np.cumsum([0, *batches])
             parts = [
-                replace(part, inputs=tuple(extend_facts(f, a, b, before[-1] - a - b) for f in part.inputs))
+                replace(
+                    part,
+                    inputs=tuple(extend_facts(f, a, b, before[-1] - a - b) for f in part.inputs),
+                )
                 for part, a, b in zip(parts, before.tolist(), batches, strict=False)
             ]
         table, inputs, numbers = _aligned(parts)
         like = parts[0].like
         if not flat:
-            spread = [np.broadcast_to(p, (len(p), rows)) for p, rows in zip(numbers, batches, strict=True)]
+            spread = [
+                np.broadcast_to(p, (len(p), rows)) for p, rows in zip(numbers, batches, strict=True)
+            ]
             return Formulas(table, np.concatenate(spread, axis=1), inputs, like)
         starts = np.cumsum([0, *batches])
         row_of = [_row_of(part) + start for part, start in zip(parts, starts, strict=False)]
@@ -217,8 +222,8 @@ class Exact(Provenance):
 
     def proofs(self, tags: Formulas, place: int, row: int) -> list[tuple[float, list[Any]]]:
         raise UnsupportedError(
-            f"explain: {self!r} keeps formulas, not single proofs. Use dolphin.TopKProofs(k=...) as "
-            "the provenance of the inputs to see the likeliest proofs."
+            f"explain: {self!r} keeps formulas, not single proofs. Use dolphin.TopKProofs(k=...) "
+            "as the provenance of the inputs to see the likeliest proofs."
         )
 
 
@@ -256,14 +261,14 @@ def _aligned(
     return table, tuple(inputs), numbers
 
 
-def _combined(
-    table: FormulaTable, operands: Sequence[np.ndarray], plan: Contraction
-) -> np.ndarray:
+def _combined(table: FormulaTable, operands: Sequence[np.ndarray], plan: Contraction) -> np.ndarray:
     """∨ over each group of ∧ over the operands, (groups, r)."""
     groups = plan.group_of.tolist()
     columns = []
     for column in range(operands[0].shape[1]):
-        chosen = [part[index, column].tolist() for part, index in zip(operands, plan.indices, strict=True)]
+        chosen = [
+            part[index, column].tolist() for part, index in zip(operands, plan.indices, strict=True)
+        ]
         members: list[list[int]] = [[] for _ in range(plan.groups)]
         for group, combination in zip(groups, zip(*chosen, strict=True), strict=True):
             members[group].append(table.conjunction(combination))

@@ -1,9 +1,9 @@
 """Sentential decision diagrams by PySDD: the compiler for formulas that need a tree of variables.
 
-A column is a variable, true where the column holds. Of an exclusive group the columns that occur and
-"none of these" get a variable each, and the formula is joined with "exactly one of them". A column
-weighs its probability, and its negation 1: then no variable of a group is ever free, so the sum over
-all models needs no smoothing. A column that occurs alone weighs p, and its negation 1 - p.
+A column is a variable, true where the column holds. Of an exclusive group the columns that occur
+and "none of these" get a variable each, and the formula is joined with "exactly one of them". A
+column weighs its probability, and its negation 1: then no variable of a group is ever free, so the
+sum over all models needs no smoothing. A column that occurs alone weighs p, and its negation 1 - p.
 """
 
 from __future__ import annotations

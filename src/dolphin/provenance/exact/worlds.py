@@ -12,9 +12,7 @@ from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, Formu
 WORLDS = 4096
 
 
-def differ_somewhere(
-    table: FormulaTable, pairs: Sequence[tuple[int, int]], groups: Groups
-) -> bool:
+def differ_somewhere(table: FormulaTable, pairs: Sequence[tuple[int, int]], groups: Groups) -> bool:
     """Is there a world, among a few thousand, in which the formulas of a pair differ?
 
     All worlds are tried at once, as the bits of long integers.
