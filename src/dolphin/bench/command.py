@@ -70,7 +70,7 @@ def measure(
         backward_s=symbolic.backward,
         ratio=symbolic.total / neural.total,
         target=case.target if inputs == "early" and where.type == "cpu" else None,
-        peak_mb=peak_memory(case, inputs) if memory else None,
+        peak_mb=peak_memory(case, inputs) if memory and where.type == "cpu" else None,
         udf_calls_first=first,
         udf_calls_later=later,
         neural_forward_s=neural.forward,

@@ -218,11 +218,16 @@ class Search:
         return torch.cat(parts, dim=1).view(self.layout.words, count, chunk.width, self.rows)
 
     def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
-        """Which row each group of a chunk belongs to, where rows are flattened."""
+        """Which row each group of a chunk belongs to, where rows are flattened.
+
+        Facts that are the same in all rows say 0, in any place of a group: the others are right.
+        """
+        found: Tensor | None = None
         for operand, index in zip(self.operands, indices, strict=True):
             if operand.row_of is not None:
-                return operand.row_of.index_select(0, index[:width])
-        return None
+                rows = operand.row_of.index_select(0, index).view(-1, width).amax(0)
+                found = rows if found is None else torch.maximum(found, rows)
+        return found
 
     # -- choosing ----------------------------------------------------------------------------------
 

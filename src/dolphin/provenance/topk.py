@@ -115,14 +115,16 @@ class TopKProofs(Provenance):
             for start in range(0, bucket.width, step):
                 width = min(step, bucket.width - start)
                 patterns, scores = search.run(bucket, start, width)
-                first = [index[start : start + width] for index in bucket.indices]
+                shape = (bucket.depth, bucket.width)
+                chunk = [i.view(shape)[:, start : start + width] for i in bucket.indices]
+                members = [index.reshape(-1) for index in chunk]
                 found.append(
                     Proofs(
                         patterns,
                         scores,
                         search.layout,
                         search.disjoint,
-                        row_of=search.row_of(first, width),
+                        row_of=search.row_of(members, width),
                     )
                 )
         if not found:

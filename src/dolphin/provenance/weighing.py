@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from dolphin.config import current_settings
 from dolphin.contraction import constant
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.encoding import Group, Layout, Placement
@@ -140,16 +142,27 @@ def _binary(
     signed: bool,
     penalty: float,
 ) -> Tensor:
-    """An input of independent facts: all columns at once."""
+    """An input of independent facts: many columns at once."""
     places = placement.code.on(patterns.device)
-    shifts = (places.shifts + placement.shift)[:, None, None, None]
-    bits = patterns.index_select(0, places.words + placement.word) >> shifts
-    holds = ((bits >> 1 if signed else bits) & 1).to(logs.dtype)
-    total = (holds * _rows_of(logs - penalty, row_of)).sum(0)
-    if signed:
-        fails = (bits & 1).to(logs.dtype)
-        total = total + (fails * _rows_of(log1mexp(logs) - penalty, row_of)).sum(0)
-    return total
+    words, shifts = places.words + placement.word, places.shifts + placement.shift
+
+    def total(part: slice) -> Tensor:
+        bits = patterns.index_select(0, words[part]) >> shifts[part, None, None, None]
+        holds = ((bits >> 1 if signed else bits) & 1).to(logs.dtype)
+        weight = (holds * _rows_of(logs[part] - penalty, row_of)).sum(0)
+        if signed:
+            fails = (bits & 1).to(logs.dtype)
+            weight = weight + (fails * _rows_of(log1mexp(logs[part]) - penalty, row_of)).sum(0)
+        return weight
+
+    columns = len(logs)
+    each = patterns[0].numel() * (logs.shape[1] if patterns.shape[-1] == 1 else 1)
+    step = max(1, current_settings().chunk_elements // max(1, each))
+    if step >= columns:
+        return total(slice(None))
+    # Too much to keep for the backward pass: there it is computed again, part by part.
+    parts = [slice(start, start + step) for start in range(0, columns, step)]
+    return sum(checkpoint(total, part, use_reentrant=False) for part in parts)  # type: ignore[misc]
 
 
 def _allowed(

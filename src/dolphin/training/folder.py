@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,19 @@ class RunFolder:
             return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         except ValueError as error:
             raise RunError(f"{path} can't be read: {error}.") from None
+
+
+def portable(text: str) -> str:
+    """A text that names files, without what is particular to this machine.
+
+    >>> portable(f"digits in {Path.home()}/mnist")
+    'digits in ~/mnist'
+    """
+    shared = os.environ.get("DOLPHIN_DATA", "").rstrip("/")
+    if shared:
+        text = text.replace(shared, "$DOLPHIN_DATA")
+    home = str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
 
 
 def versions() -> dict[str, str]:

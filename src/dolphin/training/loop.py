@@ -18,7 +18,7 @@ from dolphin.training import checkpoint, plots
 from dolphin.training.config import TrainConfig
 from dolphin.training.display import Display, State
 from dolphin.training.evaluation import evaluate
-from dolphin.training.folder import RunError, RunFolder, versions
+from dolphin.training.folder import RunError, RunFolder, portable, versions
 from dolphin.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin.training.processes import Processes
 from dolphin.training.task import Outputs, Task
@@ -341,7 +341,7 @@ class Trainer:
             "symbolic_share": round(progress.symbolic_share, 5),
             "train_samples": self.count,
             "test_samples": found.total,
-            "data": self.data.source,
+            "data": portable(self.data.source),
             "processes": self.processes.size,
             "versions": versions(),
             "config": self.config.as_json(),
