@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +12,13 @@ from torch import Tensor
 from dolphin import inputs
 from dolphin.context import default_provenance
 from dolphin.contraction import Index
-from dolphin.errors import FunctionError, InputError, MismatchError, listing, shorten
+from dolphin.errors import InputError, listing, shorten
 from dolphin.functions import ABSENT
+from dolphin.operators import Operators
 from dolphin.plans import Domain, RowSymbols, caches, group_rows
 from dolphin.provenance.contract import Facts, Provenance, Tags
 from dolphin.provenance.numbers import IMPOSSIBLE, prob_of_log
+from dolphin.reading import columns, matching, read_targets
 from dolphin.symbols import Symbols
 
 _RAISE = object()
@@ -40,7 +40,7 @@ class Proof(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-class Distribution:
+class Distribution(Operators):
     """Symbols with a tag for each of B rows.
 
     Args:
@@ -225,8 +225,6 @@ class Distribution:
             "iter(d): a distribution can't be iterated; use d.symbols, d.row(i) or d.top(k)."
         )
 
-    __hash__ = object.__hash__
-
     # -- tags --------------------------------------------------------------------------------------
 
     def _shared(self) -> bool:
@@ -287,7 +285,7 @@ class Distribution:
         wanted = Symbols.of(self.symbols if symbols is None else symbols)
         if wanted is self._domain:
             return table
-        return _columns(table, self._places(wanted), low)
+        return columns(table, self._places(wanted), low)
 
     def _places(self, wanted: Symbols) -> np.ndarray:
         """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
@@ -308,7 +306,7 @@ class Distribution:
         self, operation: str, targets: Sequence[Any], match: Callable[[Any, Any], Any] | None
     ) -> Tensor:
         """(B,) log-probability of each row's target; `ZERO` where no symbol is the target."""
-        targets = _targets(operation, targets, self._batch)
+        targets = read_targets(operation, targets, self._batch)
         flat, rows = self._flat_tags()
         width = self._width()
         start = np.arange(self._batch) * width if rows > 1 else np.zeros(self._batch, np.int64)
@@ -316,7 +314,7 @@ class Distribution:
             place = self._target_places(targets)
             index = Index(np.where(place >= 0, start + place, -1))
             return self._provenance.log_probs(self._provenance.select(flat, index)).view(-1)
-        row, place = _matching(operation, self._domain, targets, match)
+        row, place = matching(operation, self._domain, targets, match)
         table = caches.current_table()
         plan = group_rows(
             table, np.full(len(row), table.number(True)), row, self._batch, [start[row] + place]
@@ -427,133 +425,6 @@ class Distribution:
             for p, facts in found
         ]
 
-    # -- operations as methods ---------------------------------------------------------------------
-
-    def apply(self, *arguments: Any, **options: Any) -> Distribution:
-        """`d1.apply(d2, ..., f)`: see `dolphin.apply`."""
-        from dolphin.operations import apply
-
-        return apply(self, *arguments, **options)
-
-    def map(self, function: Callable[[Any], Any], **options: Any) -> Distribution:
-        """`d.map(f)` is `dolphin.apply(d, f)`."""
-        return self.apply(function, **options)
-
-    def apply_if(self, *arguments: Any, **options: Any) -> Distribution:
-        """`d1.apply_if(d2, ..., f, cond)`: see `dolphin.apply_if`."""
-        from dolphin.operations import apply_if
-
-        return apply_if(self, *arguments, **options)
-
-    def filter(self, predicate: Callable[[Any], Any], **options: Any) -> Distribution:
-        """`d.filter(predicate)`: see `dolphin.filter`."""
-        from dolphin.operations import filter as filter_
-
-        return filter_(self, predicate, **options)
-
-    def union(self, *others: Distribution) -> Distribution:
-        """`d1.union(d2, ...)`: see `dolphin.union`."""
-        from dolphin.operations import union
-
-        return union(self, *others)
-
-    def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution:
-        if isinstance(other, Distribution):
-            return self.apply(other, function)
-        return self.map(partial(_with_right, function, other))
-
-    def _reflected(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution:
-        return self.map(partial(function, other))
-
-    def __add__(self, other: Any) -> Distribution:
-        return self._binary(operator.add, other)
-
-    def __radd__(self, other: Any) -> Distribution:
-        return self._reflected(operator.add, other)
-
-    def __sub__(self, other: Any) -> Distribution:
-        return self._binary(operator.sub, other)
-
-    def __rsub__(self, other: Any) -> Distribution:
-        return self._reflected(operator.sub, other)
-
-    def __mul__(self, other: Any) -> Distribution:
-        return self._binary(operator.mul, other)
-
-    def __rmul__(self, other: Any) -> Distribution:
-        return self._reflected(operator.mul, other)
-
-    def __truediv__(self, other: Any) -> Distribution:
-        return self._binary(operator.truediv, other)
-
-    def __rtruediv__(self, other: Any) -> Distribution:
-        return self._reflected(operator.truediv, other)
-
-    def __floordiv__(self, other: Any) -> Distribution:
-        return self._binary(operator.floordiv, other)
-
-    def __rfloordiv__(self, other: Any) -> Distribution:
-        return self._reflected(operator.floordiv, other)
-
-    def __mod__(self, other: Any) -> Distribution:
-        return self._binary(operator.mod, other)
-
-    def __rmod__(self, other: Any) -> Distribution:
-        return self._reflected(operator.mod, other)
-
-    def __pow__(self, other: Any) -> Distribution:
-        return self._binary(operator.pow, other)
-
-    def __neg__(self) -> Distribution:
-        return self.map(operator.neg)
-
-    def __abs__(self) -> Distribution:
-        return self.map(operator.abs)
-
-    def __eq__(self, other: Any) -> Distribution:  # type: ignore[override]
-        return self._binary(operator.eq, other)
-
-    def __ne__(self, other: Any) -> Distribution:  # type: ignore[override]
-        return self._binary(operator.ne, other)
-
-    def __lt__(self, other: Any) -> Distribution:
-        return self._binary(operator.lt, other)
-
-    def __le__(self, other: Any) -> Distribution:
-        return self._binary(operator.le, other)
-
-    def __gt__(self, other: Any) -> Distribution:
-        return self._binary(operator.gt, other)
-
-    def __ge__(self, other: Any) -> Distribution:
-        return self._binary(operator.ge, other)
-
-    def __and__(self, other: Any) -> Distribution:
-        return self._binary(operator.and_, other)
-
-    def __rand__(self, other: Any) -> Distribution:
-        return self._reflected(operator.and_, other)
-
-    def __or__(self, other: Any) -> Distribution:
-        return self._binary(operator.or_, other)
-
-    def __ror__(self, other: Any) -> Distribution:
-        return self._reflected(operator.or_, other)
-
-    def __xor__(self, other: Any) -> Distribution:
-        return self._binary(operator.xor, other)
-
-    def __invert__(self) -> Distribution:
-        return self.map(_invert)
-
-
-def _with_right(function: Callable[[Any, Any], Any], right: Any, left: Any) -> Any:
-    return function(left, right)
-
-
-def _invert(symbol: Any) -> Any:
-    return not symbol if isinstance(symbol, bool) else ~symbol
-
 
 def _provenance_or_default(provenance: Provenance | None) -> Provenance:
     if provenance is None:
@@ -576,49 +447,3 @@ def _row_number(operation: str, row: int, batch: int) -> int:
     if not -batch <= row < batch:
         raise InputError(f"{operation}: row {row} of a distribution with {batch} rows.")
     return row % batch
-
-
-def _targets(operation: str, targets: Any, batch: int) -> list[Any]:
-    if isinstance(targets, (Tensor, np.ndarray)):
-        targets = targets.tolist()
-    if isinstance(targets, (str, bytes)) or not isinstance(targets, Sequence):
-        raise InputError(
-            f"{operation}: targets must be a list with one symbol per row, got {shorten(targets)}."
-        )
-    if len(targets) != batch:
-        raise MismatchError(
-            f"{operation}: {len(targets)} targets for {batch} rows; give one target per row."
-        )
-    return list(targets)
-
-
-def _matching(
-    operation: str, domain: Domain, targets: Sequence[Any], match: Callable[[Any, Any], Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and places of the symbols that match their row's target."""
-    rows, places = [], []
-    for row, target in enumerate(targets):
-        members = domain.members if isinstance(domain, Symbols) else domain.row(row)
-        for place, symbol in enumerate(members):
-            try:
-                hit = bool(match(symbol, target))
-            except Exception as error:
-                raise FunctionError(
-                    f"{operation}: match raised {type(error).__name__}: {error}, called with the "
-                    f"symbol {shorten(symbol)} and the target {shorten(target)} of row {row}."
-                ) from error
-            if hit:
-                rows.append(row)
-                places.append(place)
-    return np.array(rows, dtype=np.int64), np.array(places, dtype=np.int64)
-
-
-def _columns(table: Tensor, places: np.ndarray, low: float) -> Tensor:
-    """table[b, places[b, c]], `low` where the place is -1."""
-    batch, width = table.shape
-    places = np.broadcast_to(places, (batch, places.shape[1]))
-    if width == 0:
-        return table.new_full((batch, places.shape[1]), low)
-    at, missing = Index(places.reshape(-1)).on(table.device)
-    chosen = table.gather(1, at.view(places.shape))
-    return chosen if missing is None else chosen.masked_fill(missing.view(places.shape), low)

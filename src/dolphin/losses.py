@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.distribution import Distribution, _matching, _targets
+from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
 from dolphin.provenance.numbers import floor
+from dolphin.reading import matching, read_targets
 from dolphin.symbols import Symbols
 
 Match = Callable[[Any, Any], Any]
@@ -100,14 +101,14 @@ def _reachable(d: Distribution, operation: str, targets: Any, match: Match | Non
 
 def _others(d: Distribution, targets: Any, match: Match | None) -> Tensor:
     """(B, width), True for symbols that are not the target of their row."""
-    targets = _targets("bce_loss", targets, d._batch)
+    targets = read_targets("bce_loss", targets, d._batch)
     others = np.ones((d._batch, d._width()), dtype=bool)
     if match is None:
         places = d._target_places(targets)
         rows = np.flatnonzero(places >= 0)
         others[rows, places[rows]] = False
     else:
-        rows, places = _matching("bce_loss", d._domain, targets, match)
+        rows, places = matching("bce_loss", d._domain, targets, match)
         others[rows, places] = False
     if not isinstance(d._domain, Symbols):
         others &= d._domain.numbers >= 0

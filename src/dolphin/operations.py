@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -11,25 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.combining import Function, check, combine, run, split
 from dolphin.contraction import Index
 from dolphin.distribution import Distribution
-from dolphin.errors import FixpointError, InputError, MismatchError, listing, shorten
+from dolphin.errors import FixpointError, InputError, listing, shorten
 from dolphin.functions import ABSENT
 from dolphin.plans import (
-    Plan,
     Rows,
     RowSymbols,
     Task,
     caches,
-    check_rows,
-    make_plan,
     union_plan,
 )
 from dolphin.profiling import active_profile, profiled
-from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbols import Symbols
-
-Function = Callable[..., Any]
 
 
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution:
@@ -51,8 +44,8 @@ def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distributio
     >>> dl.apply(d, d, d, lambda x, y, z: x * y * z).symbols
     (1, 2, 4, 8)
     """
-    operands, (function,) = _split("apply", arguments, 1)
-    return _combine(Task("apply", function, cache=cache), operands, where)
+    operands, (function,) = split("apply", arguments, 1)
+    return combine(Task("apply", function, cache=cache), operands, where)
 
 
 def apply_if(
@@ -76,7 +69,7 @@ def apply_if(
     """
     given = [a for a in arguments if not isinstance(a, Distribution)]
     wanted = 1 if on is not None and len(given) == 1 else 2
-    operands, functions = _split("apply_if", arguments, wanted)
+    operands, functions = split("apply_if", arguments, wanted)
     condition = functions[1] if len(functions) == 2 else None
     if on is not None:
         if not isinstance(on, (tuple, list)) or len(on) != 2 or not all(map(callable, on)):
@@ -90,7 +83,7 @@ def apply_if(
                 "join them one after the other."
             )
         on = (on[0], on[1])
-    return _combine(Task("apply_if", functions[0], condition, on, cache), operands, where)
+    return combine(Task("apply_if", functions[0], condition, on, cache), operands, where)
 
 
 def filter(
@@ -102,8 +95,8 @@ def filter(
     >>> dl.filter(dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3]), lambda x: x != 2).row(0)
     [(1, 0.2), (3, 0.5)]
     """
-    operands, (function,) = _split("filter", (distribution, predicate), 1)
-    return _combine(Task("filter", _itself, function, cache=cache), operands, None)
+    operands, (function,) = split("filter", (distribution, predicate), 1)
+    return combine(Task("filter", _itself, function, cache=cache), operands, None)
 
 
 def _itself(symbol: Any) -> Any:
@@ -124,8 +117,8 @@ def union(*distributions: Distribution) -> Distribution:
             f"union: expected distributions, got {shorten(distributions[0])}. For a list write "
             "union(*distributions)."
         )
-    operands, _ = _split("union", distributions, 0)
-    provenance, batch = _check("union", operands)
+    operands, _ = split("union", distributions, 0)
+    provenance, batch = check("union", operands)
     like = next((d._tags for d in operands if d._tags is not None), None)
     shared = all(d._shared() for d in operands)
     flat = [(d._tags_like(like), 1) if shared else d._flat_tags(like) for d in operands]
@@ -138,7 +131,7 @@ def union(*distributions: Distribution) -> Distribution:
     else:
         with active.tags(0):
             joined = provenance.concat(tags)
-    return _run(plan, [joined], provenance, batch)
+    return run(plan, [joined], provenance, batch)
 
 
 @profiled(tags=True)
@@ -151,7 +144,7 @@ def negate(distribution: Distribution) -> Distribution:
     >>> dl.negate(dl.Distribution([0.2, 0.8], "ab")).row(0)
     [('a', 0.8), ('b', 0.2)]
     """
-    _split("negate", (distribution,), 0)
+    split("negate", (distribution,), 0)
     d = distribution
     return Distribution._make(
         d._domain, d._provenance.negate(d._tags_like()), d._provenance, d._batch
@@ -175,7 +168,7 @@ def fixpoint(
     >>> dl.fixpoint(grow, edges).symbols
     ((0, 1), (1, 2), (0, 2))
     """
-    _split("fixpoint", (start,), 0)
+    split("fixpoint", (start,), 0)
     if not callable(step):
         raise InputError(f"fixpoint: step must be a function, got {shorten(step)}.")
     old = new = start
@@ -213,7 +206,7 @@ def reduce(
     operands = list(distributions)
     if not operands:
         raise InputError("reduce: got no distributions.")
-    _split("reduce", operands, 0)
+    split("reduce", operands, 0)
     while len(operands) > 1:
         pairs = zip(operands[::2], operands[1::2], strict=False)
         rest = operands[-1:] if len(operands) % 2 else []
@@ -266,7 +259,7 @@ def sample(
     >>> kept.row(0), kept.row(1)
     ([('b', 0.2), ('c', 0.7)], [('a', 0.6), ('b', 0.3)])
     """
-    _split("sample", (distribution,), 0)
+    split("sample", (distribution,), 0)
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise InputError(f"sample: k must be a positive integer, got {k!r}.")
     if method not in ("top", "categorical"):
@@ -317,7 +310,7 @@ def get_probs(distribution: Distribution, symbols: Iterable[Any] | None = None) 
     >>> dl.get_probs(dl.Distribution([0.25, 0.75], "ab"), symbols=["b", "z"])
     tensor([[0.7500, 0.0000]])
     """
-    _split("get_probs", (distribution,), 0)
+    split("get_probs", (distribution,), 0)
     return distribution._read("get_probs", symbols, logs=False)
 
 
@@ -332,14 +325,14 @@ def get_logits(distribution: Distribution, symbols: Iterable[Any] | None = None)
     >>> dl.get_logits(dl.Distribution([0.25, 0.75], "ab"))
     tensor([[-1.3863, -0.2877]])
     """
-    _split("get_logits", (distribution,), 0)
+    split("get_logits", (distribution,), 0)
     return distribution._read("get_logits", symbols, logs=True)
 
 
 def stack(distributions: Sequence[Distribution]) -> Distribution:
     """See `Distribution.stack`."""
-    operands, _ = _split("stack", distributions, 0)
-    provenance, _ = _check("stack", operands, rows=False)
+    operands, _ = split("stack", distributions, 0)
+    provenance, _ = check("stack", operands, rows=False)
     batches = [d._batch for d in operands]
     like = next((d._tags for d in operands if d._tags is not None), None)
     first = operands[0]._domain
@@ -366,178 +359,3 @@ def stack(distributions: Sequence[Distribution]) -> Distribution:
         start += d._batch
     tags = provenance.stack(parts, batches, flat=True)
     return Distribution._make(RowSymbols(table, numbers), tags, provenance, sum(batches))
-
-
-# -- how all of them work --------------------------------------------------------------------------
-
-
-def _combine(task: Task, operands: Sequence[Distribution], where: Any) -> Distribution:
-    active = active_profile()
-    if active is None:
-        return _combined(task, operands, where)
-    shown = task.condition if task.operation == "filter" else task.function
-    with active.operation(task.operation, shown):
-        return _combined(task, operands, where)
-
-
-def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distribution:
-    provenance, batch = _check(task.operation, operands)
-    mask = None if where is None else _mask(task.operation, where, batch)
-    domains = [d._domain for d in operands]
-    skipped = [d._tags is None for d in operands]
-    if all(d._shared() for d in operands):
-        plan = make_plan(task, domains, skipped)
-        tags = [d._tags for d in operands if d._tags is not None]
-        result = _run(plan, tags, provenance, batch)
-        if mask is None:
-            return result
-        if result._domain is operands[0]._domain:
-            return _where_shared(mask, result, operands[0])
-        return _where_rows(mask.cpu().numpy(), result, operands[0])
-    flat = [
-        (None, 1) if skip else d._flat_tags() for d, skip in zip(operands, skipped, strict=True)
-    ]
-    active = None if mask is None else mask.cpu().numpy()
-    plan = make_plan(task, domains, skipped, Rows(batch, [count for _, count in flat], active))
-    result = _run(plan, [tags for tags, _ in flat if tags is not None], provenance, batch)
-    return result if active is None else _where_rows(active, result, operands[0])
-
-
-def _run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:
-    if not tags:  # only certain operands: one symbol a row, still certain
-        return Distribution._make(plan.domain, None, provenance, batch)
-    active = active_profile()
-    if active is None:
-        made = _run_tags(plan, tags, provenance)
-    else:
-        with active.tags(plan.contraction.combinations):
-            made = _run_tags(plan, tags, provenance)
-    return Distribution._make(plan.domain, made, provenance, batch)
-
-
-def _run_tags(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags:
-    selection = plan.contraction.selection
-    if selection is not None:
-        return provenance.select(tags[0], selection)
-    return provenance.contract(tags, plan.contraction)
-
-
-def _where_shared(mask: Tensor, new: Distribution, old: Distribution) -> Distribution:
-    """`new` in the rows of the mask, `old` in the others; both have the same symbols."""
-    like = old._tags if new._tags is None else new._tags
-    parts = new._tags_like(like), old._tags_like(like)
-    device = new._provenance.describe(parts[0])[0]
-    tags = new._provenance.where(mask.to(device), *parts)
-    return Distribution._make(new._domain, tags, new._provenance, new._batch)
-
-
-def _where_rows(active: np.ndarray, new: Distribution, old: Distribution) -> Distribution:
-    """`new` in the active rows, `old` in the others, each row with its own symbols."""
-    table = caches.current_table()
-    like = old._tags if new._tags is None else new._tags
-    batch, width = new._batch, max(new._width(), old._width())
-    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
-    places = np.full((batch, width), -1, dtype=np.int64)
-    parts, start = [], 0
-    for d, rows in ((new, active), (old, ~active)):
-        own = np.broadcast_to(d._domain.in_table(table), (batch, d._width()))
-        flat, count = d._flat_tags(like)
-        at = start + np.arange(d._width()) + np.arange(batch)[:, None] * d._width() * (count > 1)
-        numbers[rows, : d._width()] = own[rows]
-        places[rows, : d._width()] = np.where(own == ABSENT, -1, at)[rows]
-        parts.append(flat)
-        start += count * d._width()
-    tags = new._provenance.pick(parts, Index(places.reshape(-1)))
-    return Distribution._make(RowSymbols(table, numbers), tags, new._provenance, batch)
-
-
-def _split(
-    operation: str, arguments: Sequence[Any], functions: int
-) -> tuple[list[Distribution], list[Function]]:
-    """Leading distributions, then exactly so many functions."""
-    count = len(arguments) - functions
-    operands, rest = list(arguments[:count]), list(arguments[count:])
-    usage = {
-        "apply": "apply(d1, ..., dK, f)",
-        "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
-        "filter": "filter(d, predicate)",
-        "union": "union(d1, d2, ...)",
-        "stack": "Distribution.stack([d1, d2, ...])",
-    }.get(operation, f"{operation}(d, ...)")
-    if count < 1:
-        raise InputError(f"{operation}: got no distribution. Write {usage}.")
-    for place, operand in enumerate(operands):
-        if not isinstance(operand, Distribution):
-            raise InputError(
-                f"{operation}: argument {place + 1} must be a Distribution, got "
-                f"{type(operand).__name__} {shorten(operand, 40)}. Write {usage}."
-            )
-    for role, function in zip(("function", "condition"), rest, strict=False):
-        if isinstance(function, Distribution) or not callable(function):
-            raise InputError(
-                f"{operation}: expected a function after {len(operands)} distribution"
-                f"{'s' * (len(operands) != 1)}, got {type(function).__name__} "
-                f"{shorten(function, 40)}. Write {usage}."
-            )
-        if operation in ("apply", "apply_if", "filter"):
-            _check_arity(operation, role, function, len(operands))
-    return operands, rest
-
-
-def _takes(function: Function, count: int) -> bool:
-    """The usual case, without building a signature: plain positional parameters that fit."""
-    code = function.__code__
-    bound = isinstance(function, types.MethodType)
-    fewest = code.co_argcount - len(function.__defaults__ or ()) - bound
-    return fewest <= count <= code.co_argcount - bound and code.co_kwonlyargcount == 0
-
-
-def _check_arity(operation: str, role: str, function: Function, count: int) -> None:
-    """Refuse a function that can't take `count` arguments before any symbol is touched."""
-    if getattr(function, "__code__", None) is None:
-        return  # built-in functions and classes often have no signature: calling them will tell
-    if _takes(function, count):
-        return
-    try:
-        inspect.signature(function).bind(*([None] * count))
-    except TypeError as error:
-        name = getattr(function, "__qualname__", "the function")
-        raise InputError(
-            f"{operation}: the {role} {name}{inspect.signature(function)} does not take {count} "
-            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with one symbol from "
-            f"each of {count} distribution{'s' * (count != 1)}."
-        ) from None
-    except ValueError:
-        return
-
-
-def _check(
-    operation: str, operands: Sequence[Distribution], *, rows: bool = True
-) -> tuple[Provenance, int]:
-    """Operands must agree in provenance, device and batch size."""
-    tagged = [d for d in operands if d._tags is not None] or list(operands[:1])
-    first = tagged[0]
-    for other in tagged[1:]:
-        if other._provenance is not first._provenance and other._provenance != first._provenance:
-            raise MismatchError(
-                f"{operation}: operands have different provenances: {first._provenance!r} and "
-                f"{other._provenance!r}. Create all inputs of a program with the same one, e.g. in "
-                "one `with dolphin.using(...)` block."
-            )
-        if other.device != first.device:
-            raise MismatchError(
-                f"{operation}: operands are on different devices: {first.device} and "
-                f"{other.device}. Move the networks' outputs to one device first."
-            )
-    batch = check_rows(operation, [d._batch for d in operands]) if rows else 0
-    return first._provenance, batch
-
-
-def _mask(operation: str, where: Any, batch: int) -> Tensor:
-    mask = torch.as_tensor(where)
-    if mask.dtype != torch.bool or mask.shape != (batch,):
-        raise InputError(
-            f"{operation}: where= must be a mask of {batch} booleans, one per row, got shape "
-            f"{tuple(mask.shape)} of {mask.dtype}."
-        )
-    return mask
