@@ -348,6 +348,64 @@ def test_there_are_twenty_relations():
         assert kinship.INVERSE[inverse] == kind
 
 
+def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
+    """What people are to each other in four generations, from parents and marriages alone."""
+    couples = {(0, 1), (2, 3), (4, 5), (6, 7)}
+    parents = {2: (0, 1), 4: (0, 1), 6: (2, 3), 8: (2, 3), 9: (4, 5), 10: (4, 5), 11: (6, 7)}
+    spouse = {a: {b} for a, b in couples} | {b: {a} for a, b in couples}
+
+    def up(a):
+        return set(parents.get(a, ()))
+
+    def down(a):
+        return {child for child, pair in parents.items() if a in pair}
+
+    def beside(a):
+        return {b for b in parents if b != a and a in parents and parents[b] == parents[a]}
+
+    def then(*steps):
+        return lambda a: {a} if not steps else {
+            c for b in then(*steps[:-1])(a) for c in steps[-1](b)
+        }  # fmt: skip
+
+    def married(a):
+        return spouse.get(a, set())
+
+    kinds = {
+        "parent": up, "child": down, "sibling": beside, "spouse": married,
+        "grandparent": then(up, up), "grandchild": then(down, down),
+        "parent's sibling": then(up, beside), "sibling's child": then(beside, down),
+        "parent in law": then(married, up), "child in law": then(down, married),
+    }  # fmt: skip
+    found: dict[tuple[int, int], set[str]] = {}
+    for kind, relatives in kinds.items():
+        for a in range(12):
+            for b in relatives(a):
+                found.setdefault((a, b), set()).add(kind)
+    return found
+
+
+def test_the_rules_of_kinship_hold_in_a_family():
+    family = kinds_in_a_family()
+    used = set()
+    for ((a, b), first), ((c, d), second) in itertools.product(family.items(), repeat=2):
+        for pair in itertools.product(first, second):
+            if b == c and a != d and pair in kinship.RULES:
+                used.add(pair)
+                assert kinship.RULES[pair] in family[a, d], (a, b, d, pair)
+    assert used == set(kinship.RULES)
+    for (a, b), kinds in family.items():
+        assert {kinship.INVERSE[kind] for kind in kinds} == family[b, a]
+
+
+def test_nobody_is_derived_through_the_asker():
+    """Ada's brother's sister may be Ada, but Ada's daughter is not Ada's niece."""
+    told = [("Ada", "brother", "Ben"), ("Ben", "sister", "Ada"), ("Ada", "daughter", "Cleo")]
+    story = kinship.Story((), (), ("Ada", "Cleo"), "daughter")
+    facts = dl.Distribution.from_rows([(told, [1.0] * 3)], exclusive=False)
+    assert kinship.answers(facts, [story]).row(0) == [("daughter", 1.0)]
+
+
 @pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
 def test_perfectly_read_stories(provenance):
     program = kinship.Kinship(10)

@@ -259,7 +259,14 @@ def test_context_variables():
     assert results(shift) == [5, 6, 7]
 
 
-class Settings:
+class Parent:
+    offset = 0
+
+    def shift_of_the_parent(self, x):
+        return x + self.offset
+
+
+class Settings(Parent):
     scale = 1
 
     def __init__(self):
@@ -273,6 +280,9 @@ class Settings:
 
     def shift(self, x):
         return x + self.offset
+
+    def shift_of_the_parent(self, x):
+        return super().shift_of_the_parent(x)
 
     def indirectly(self, x):
         return self.shift(x)
@@ -291,6 +301,7 @@ class Settings:
             "nested attribute": lambda x: x + self.inner.depth,
             "method": lambda x: self.shift(x),
             "method of a method": lambda x: self.indirectly(x),
+            "method of the parent": lambda x: self.shift_of_the_parent(x),
             "bound method": self.shift,
             "bound method of a method": self.indirectly,
             "callable object": self,
@@ -309,6 +320,7 @@ class Settings:
 
 KINDS = [
     "attribute", "nested attribute", "method", "method of a method", "bound method",
+    "method of the parent",
     "bound method of a method", "callable object", "call of self", "property", "class attribute",
     "class method", "getattr", "vars", "partial", "partial of a method", "comprehension",
     "nested function",

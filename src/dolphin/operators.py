@@ -48,7 +48,7 @@ class Operators:
         return union(cast("Distribution", self), *others)
 
     def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution:
-        if isinstance(other, Distribution):
+        if isinstance(other, Operators):
             return self.apply(other, function)
         return self.map(partial(_with_right, function, other))
 
