@@ -351,7 +351,8 @@ def test_there_are_twenty_relations():
 def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
     """What people are to each other in four generations, from parents and marriages alone."""
     couples = {(0, 1), (2, 3), (4, 5), (6, 7)}
-    parents = {2: (0, 1), 4: (0, 1), 6: (2, 3), 8: (2, 3), 9: (4, 5), 10: (4, 5), 11: (6, 7)}
+    parents = {2: (0, 1), 4: (0, 1), 6: (2, 3), 8: (2, 3), 9: (4, 5), 10: (4, 5), 11: (4, 5)}
+    parents[12] = (6, 7)
     spouse = {a: {b} for a, b in couples} | {b: {a} for a, b in couples}
 
     def up(a):
@@ -363,10 +364,8 @@ def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
     def beside(a):
         return {b for b in parents if b != a and a in parents and parents[b] == parents[a]}
 
-    def then(*steps):
-        return lambda a: {a} if not steps else {
-            c for b in then(*steps[:-1])(a) for c in steps[-1](b)
-        }  # fmt: skip
+    def then(first, second):
+        return lambda a: {c for b in first(a) for c in second(b)}
 
     def married(a):
         return spouse.get(a, set())
@@ -379,7 +378,7 @@ def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
     }  # fmt: skip
     found: dict[tuple[int, int], set[str]] = {}
     for kind, relatives in kinds.items():
-        for a in range(12):
+        for a in range(13):
             for b in relatives(a):
                 found.setdefault((a, b), set()).add(kind)
     return found

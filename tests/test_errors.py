@@ -429,3 +429,14 @@ def test_one_family():
     ]
     assert DolphinError in family
     assert all(issubclass(error, DolphinError) for error in family)
+
+
+@pytest.mark.parametrize("make", [set, frozenset])
+def test_symbols_without_an_order(make):
+    with fails("Distribution", make.__name__, "order", "sorted"):
+        Distribution(torch.ones(2) / 2, make([0, 1]))
+
+
+def test_sparse_probabilities():
+    with fails("Distribution", "sparse", "to_dense"):
+        Distribution((torch.ones(1, 2) / 2).to_sparse(), [0, 1])

@@ -180,6 +180,21 @@ def test_groups_and_negation_in_both_compilers(compiler):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_none_of_several_exclusive_columns(compiler):
+    """¬(a ∨ b) = 1 - a - b, and with a coin that says the same of c: gradients as well."""
+    p = torch.tensor([[0.2, 0.5, 0.1]], dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([[0.4]], dtype=torch.float64, requires_grad=True)
+    with dl.using(Exact(compiler=compiler)):
+        letter, coin = dl.Distribution(p, list("abc")), dl.Distribution(q, ["coin"])
+    either = dl.apply(dl.filter(letter, lambda s: s != "c"), lambda s: "x")
+    found = dl.get_probs(dl.negate(dl.union(either, dl.apply(coin, lambda s: "x"))))
+    assert found.item() == pytest.approx(0.3 * 0.6)
+    found.sum().backward()
+    torch.testing.assert_close(p.grad, torch.tensor([[-0.6, -0.6, 0.0]], dtype=torch.float64))
+    torch.testing.assert_close(q.grad, torch.tensor([[-0.3]], dtype=torch.float64))
+
+
 def test_nearly_certain_facts_from_logits():
     """1 - σ(20) is 2e-9, which float32 can't tell from 0 once it is a probability."""
     d = dl.Distribution.from_logits(

@@ -604,20 +604,23 @@ def test_one_row_for_all_beside_rows_of_their_own(name):
     provenance = provenance_of(name)
     p = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], dtype=torch.float64)
     once = torch.tensor([0.4, 0.6], dtype=torch.float64)
-    own = dl.Distribution.from_rows([([0, 1], row) for row in p], provenance=provenance)
+    rows = dl.Distribution.from_rows([([0, 1], row) for row in p], provenance=provenance)
+    shared = dl.Distribution(p, [0, 1], provenance=provenance)
     same = dl.Distribution(once, [0, 1], provenance=provenance)
     wide = dl.Distribution(once.repeat(3, 1), [0, 1], provenance=provenance)
     for build in (
-        lambda one: dl.apply(one, own, lambda x, y: (x, y)),
-        lambda one: dl.apply(own, one, lambda x, y: (y, x)),
-        lambda one: dl.union(one, own),
-        lambda one: dl.union(own, one),
-        lambda one: dl.apply(dl.union(one, own), own, lambda x, y: x == y),
-        lambda one: dl.apply(dl.union(one.map(lambda x: x + 5), own), own, lambda x, y: x * y),
+        lambda one, own: dl.apply(one, own, lambda x, y: (x, y)),
+        lambda one, own: dl.apply(own, one, lambda x, y: (y, x)),
+        lambda one, own: dl.union(one, own),
+        lambda one, own: dl.union(own, one),
+        lambda one, own: dl.apply(dl.union(one, own), own, lambda x, y: x == y),
+        lambda one, own: dl.apply(dl.union(one.map(lambda x: x + 5), own), own, lambda x, y: x * y),
     ):
-        symbols = list(build(wide).symbols)
-        found, expected = (dl.get_probs(build(one), symbols=symbols) for one in (same, wide))
-        torch.testing.assert_close(found, expected)
+        expected = build(wide, shared)
+        symbols = list(expected.symbols)
+        for one, own in ((same, rows), (wide, rows), (same, shared)):
+            found = dl.get_probs(build(one, own), symbols=symbols)
+            torch.testing.assert_close(found, dl.get_probs(expected, symbols=symbols))
 
 
 @pytest.mark.parametrize("name", NAMES)

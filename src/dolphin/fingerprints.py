@@ -92,7 +92,6 @@ _DYNAMIC = frozenset(
     {"getattr", "vars", "globals", "locals", "eval", "exec", "__dict__", "__getattribute__"}
 )
 _APPENDING = frozenset({"append", "add", "extend", "appendleft"})
-_MISSING = object()
 
 
 class _Read(NamedTuple):
@@ -251,14 +250,12 @@ class _Reader:
         """What the code reads off the class: methods, properties, class attributes."""
         if _of_library(cls.__module__):
             return []
-        return [part for name in sorted(names) for part in self._class_attribute(cls, name, names)]
-
-    def _class_attribute(self, cls: type, name: str, names: frozenset[str]) -> list[Hashable]:
-        found = inspect.getattr_static(cls, name, _MISSING)
-        if found is _MISSING or isinstance(found, types.MemberDescriptorType):
-            return []
-        function = _function_of(found)
-        return [(name, self.value(found if function is None else function, names))]
+        return [
+            (name, self.value(_function_of(attribute) or attribute, names))
+            for name in sorted(names)
+            for attribute in _inherited(cls, name)
+            if not isinstance(attribute, types.MemberDescriptorType)
+        ]
 
 
 def _with_methods(cls: type, names: frozenset[str]) -> frozenset[str]:
@@ -271,10 +268,16 @@ def _with_methods(cls: type, names: frozenset[str]) -> frozenset[str]:
     while waiting:
         name = waiting.pop()
         reached.add(name)
-        function = _function_of(inspect.getattr_static(cls, name, None))
-        if function is not None and not _of_library(function.__module__):
-            waiting |= _read(function.__code__).names - reached
+        for attribute in _inherited(cls, name):
+            function = _function_of(attribute)
+            if function is not None and not _of_library(function.__module__):
+                waiting |= _read(function.__code__).names - reached
     return frozenset(reached)
+
+
+def _inherited(cls: type, name: str) -> list[Any]:
+    """What a class and its parents have under a name: `super()` may reach any of them."""
+    return [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
 
 
 def _function_of(attribute: Any) -> types.FunctionType | None:

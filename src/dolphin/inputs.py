@@ -207,6 +207,8 @@ def _tensor(operation: str, numbers: Any, what: str) -> Tensor:
             ) from None
         if numbers.dtype == torch.float64:
             numbers = numbers.to(torch.get_default_dtype())
+    if numbers.layout != torch.strided:
+        raise InputError(f"{operation}: {what} are a sparse tensor; call .to_dense() first.")
     if numbers.is_complex():
         raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")
     if not numbers.is_floating_point():
@@ -217,6 +219,11 @@ def _tensor(operation: str, numbers: Any, what: str) -> Tensor:
 def _symbols(operation: str, symbols: Any) -> Symbols:
     if isinstance(symbols, (Tensor, np.ndarray)):
         symbols = symbols.tolist()
+    if isinstance(symbols, (set, frozenset)):
+        raise InputError(
+            f"{operation}: symbols are a {type(symbols).__name__}, which has no order, so it is "
+            "unclear which column is whose. Give a list, e.g. sorted(symbols)."
+        )
     try:
         members = symbols if isinstance(symbols, range) else tuple(symbols)
     except TypeError:

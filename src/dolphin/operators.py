@@ -94,6 +94,9 @@ class Operators:
     def __pow__(self, other: Any) -> Distribution:
         return self._binary(operator.pow, other)
 
+    def __rpow__(self, other: Any) -> Distribution:
+        return self._reflected(operator.pow, other)
+
     def __neg__(self) -> Distribution:
         return self.map(operator.neg)
 
