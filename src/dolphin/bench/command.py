@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -116,6 +117,17 @@ def _cells(m: Measurement) -> tuple[str, ...]:
     )
 
 
+def _busy() -> str:
+    """A warning where other programs keep the cores busy: ratios then mean little."""
+    load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    if load < 0.5 * cores:
+        return ""
+    return (
+        f"The machine is busy (load {load:.1f} on {cores} cores), so these times are too long, and "
+        "those of small operations most of all. --threads 1 helps a little.\n"
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `dolphin bench`."""
     made = argparse.ArgumentParser(
@@ -152,7 +164,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = sys.stdout
     out.write(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.device}, "
-        f"{args.inputs} inputs; ratio = (forward + backward) / neural; ! above target\n\n"
+        f"{args.inputs} inputs; ratio = (forward + backward) / neural; ! above target\n"
+        f"{_busy()}\n"
     )
     out.write(_line(COLUMNS) + "\n" + "-" * (sum(WIDTHS) + len(WIDTHS) - 1) + "\n")
     found = []

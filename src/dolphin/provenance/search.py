@@ -67,6 +67,10 @@ class Search:
         self.shared = any(a.overlaps(b) for a, b in itertools.combinations(layouts, 2))
         self.disjoint = not self.shared and all(operand.disjoint for operand in operands)
         self.literal = self._literal(lead)
+        # Do scores have to be read off the patterns of unions, because operands share facts?
+        self.weighs = self.shared and self.literal is None
+        # Are the likeliest candidates right away the result, with nothing to absorb?
+        self.simple = self.disjoint or (k == 1 and not self.weighs)
         self.slots = self._slots()
 
     def _slots(self) -> list[tuple[int, ...]]:
@@ -93,26 +97,18 @@ class Search:
     def cost(self, bucket: BucketTensors) -> int:
         """Numbers held at once for one group."""
         candidates = bucket.depth * len(self.slots) * self.rows
-        if self.disjoint or (self.k == 1 and not self._weighs()):
+        if self.simple:
             return candidates * 2
-        columns = 0
-        if self._weighs():
-            columns = sum(p.code.columns for p in self.layout.placements)
+        columns = sum(p.code.columns for p in self.layout.placements) if self.weighs else 0
         return candidates * (2 + 2 * self.layout.words + columns)
-
-    def _weighs(self) -> bool:
-        return self.shared and self.literal is None
 
     def run(self, bucket: BucketTensors, start: int, width: int) -> tuple[Tensor, Tensor]:
         """Patterns (words, k, width, r) and scores (k, width, r) of groups start .. start+width."""
         chunk = _Chunk.of(bucket, start, width)
-        if self.disjoint or (self.k == 1 and not self._weighs()):
+        if self.simple:
             return self._likeliest(self._scores(chunk), chunk)
         patterns = self._unions(chunk)
-        if self._weighs():
-            candidates = self._weigh(patterns, chunk)
-        else:
-            candidates = self._scores(chunk)
+        candidates = self._weigh(patterns, chunk) if self.weighs else self._scores(chunk)
         return self._likeliest_absorbing(candidates, patterns)
 
     # -- scores ------------------------------------------------------------------------------------

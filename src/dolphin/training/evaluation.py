@@ -31,7 +31,7 @@ class Evaluation:
     @property
     def perception_accuracy(self) -> float:
         """The share of inputs that were read right."""
-        return float(self.confusions.diag().sum() / self.confusions.sum().clamp(min=1))
+        return int(self.confusions.diag().sum()) / max(1, int(self.confusions.sum()))
 
 
 @torch.no_grad()

@@ -110,11 +110,11 @@ class Exact(Provenance):
         return Formulas(table, _column(numbers), (facts,), facts.log_probs.detach().new_empty(0))
 
     def log_probs(self, tags: Formulas) -> Tensor:
+        device = tags.like.device
+        if tags.numbers.size == 0:
+            return tags.like.new_zeros(0, tags.rows)
         roots, inverse = np.unique(tags.numbers, return_inverse=True)
         places = np.asarray(inverse).reshape(len(tags.numbers), -1)
-        device = tags.like.device
-        if len(roots) == 0:
-            return tags.like.new_zeros(0, tags.rows)
         circuit = circuit_of(
             tags.table, tuple(roots.tolist()), tags.groups, self._limits, self.compiler
         )
