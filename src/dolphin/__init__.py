@@ -4,6 +4,7 @@ from dolphin.config import settings
 from dolphin.context import using
 from dolphin.distribution import Distribution
 from dolphin.errors import DolphinError
+from dolphin.estimate import estimate
 from dolphin.losses import bce_loss, nll_loss
 from dolphin.memory import cache_clear, cache_info
 from dolphin.operations import (
@@ -19,7 +20,7 @@ from dolphin.operations import (
     union,
 )
 from dolphin.profiling import profile
-from dolphin.provenance import DAMP, Provenance, TopKProofs, get_provenance
+from dolphin.provenance import DAMP, Exact, Provenance, TopKProofs, get_provenance
 from dolphin.tracing import trace
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "DAMP",
     "Distribution",
     "DolphinError",
+    "Exact",
     "Provenance",
     "TopKProofs",
     "apply",
@@ -35,6 +37,7 @@ __all__ = [
     "bce_loss",
     "cache_clear",
     "cache_info",
+    "estimate",
     "filter",
     "fixpoint",
     "get_logits",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dolphin.config import current_settings
 from dolphin.plans import caches
+from dolphin.provenance.exact import compiling, formulas
 
 
 class CacheInfo(NamedTuple):
@@ -52,3 +53,5 @@ def cache_info() -> CacheInfo:
 def cache_clear() -> None:
     """Forget everything that is remembered. Only speed can change, never a result."""
     caches.clear()
+    formulas.tables.clear()
+    compiling.clear()

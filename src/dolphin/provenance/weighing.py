@@ -176,7 +176,9 @@ def _allowed(
     """Signed: the total probability of the values of the group that are left."""
     columns = constant(group.columns, patterns.device)
     probs = prob_of_log(padded.index_select(0, columns))
-    probs = torch.cat([probs, (1.0 - probs.sum(0, keepdim=True)).clamp(min=0.0)])
+    none = 1.0 - probs.sum(0, keepdim=True)
+    none = none - none.detach().clamp(max=0.0)  # rounding may leave less than nothing
+    probs = torch.cat([probs, none])
     value = torch.arange(len(probs), device=patterns.device)[:, None, None, None]
     left: Tensor | None = None
     free: Tensor | None = None
