@@ -16,14 +16,14 @@ from dolphin.errors import InputError
 class Settings:
     """Limits on time and memory; see `settings`."""
 
-    max_combinations: int = 20_000_000
+    max_combinations: int = 30_000_000
     """Combinations of symbols that one operation may make."""
     max_symbols: int = 200_000
     """Symbols that are numbered before the table is started anew."""
     max_remembered: int = 1_000_000
     """Results of user functions that are remembered before the memory is started anew."""
-    chunk_elements: int = 4_000_000
-    """Numbers that the tag stage holds at once; larger work is done in chunks."""
+    chunk_elements: int = 262_144
+    """Numbers that the tag stage works on at once: few enough to stay in a processor's cache."""
 
 
 _USUAL = Settings()

@@ -102,21 +102,26 @@ class Bucket:
 class Contraction:
     """The index lists of one operation; see the module's docstring."""
 
+    convolution = False
+
     def __init__(
         self,
         indices: Sequence[np.ndarray],
         group_of: np.ndarray,
         groups: int,
-        *,
-        convolution: bool = False,
+        sizes: tuple[int, ...] | None = None,
     ) -> None:
         self.indices = tuple(indices)
         self.group_of = group_of
         self.groups = groups
-        self.convolution = convolution
+        self.sizes = sizes  # of the operands, if every combination of theirs is in a group
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._selection: Index | None = None
         self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
+        self._groups_on: dict[torch.device, Tensor] = {}
 
     @property
     def combinations(self) -> int:
@@ -179,6 +184,18 @@ class Contraction:
         """Where each group's result stands among the buckets' results, if not just in order."""
         return self._layout[1]
 
+    @property
+    def weight(self) -> int:
+        """How many numbers are kept."""
+        return self.combinations
+
+    def groups_on(self, device: torch.device) -> Tensor:
+        """The group of every combination, made once for each device."""
+        known = self._groups_on.get(device)
+        if known is None:
+            known = self._groups_on[device] = to_device(self.group_of, device)
+        return known
+
     def on(self, device: torch.device) -> tuple[BucketTensors, ...]:
         """The buckets on `device`, made once."""
         known = self._devices.get(device)
@@ -195,3 +212,33 @@ class Contraction:
             )
             self._devices[device] = known
         return known
+
+
+class Convolution(Contraction):
+    """Two operands whose combination (i, j) belongs to group i + j: a sum of integers.
+
+    A provenance that can convolve needs no index lists, so they are made only for one that can't.
+    """
+
+    convolution = True
+
+    def __init__(self, sizes: tuple[int, int]) -> None:
+        self.sizes = sizes
+        self.groups = sum(sizes) - 1
+        self._prepare()
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:  # type: ignore[override]
+        return tuple(index.reshape(-1) for index in np.indices(self.sizes))
+
+    @property
+    def group_of(self) -> np.ndarray:  # type: ignore[override]
+        return np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
+
+    @property
+    def combinations(self) -> int:
+        return self.sizes[0] * self.sizes[1]
+
+    @property
+    def weight(self) -> int:
+        return self.combinations if self._made is not None else 0

@@ -8,6 +8,7 @@ not seen before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from dolphin.bounded import BoundedCache
 from dolphin.config import current_settings
-from dolphin.contraction import Contraction
+from dolphin.contraction import Contraction, Convolution
 from dolphin.errors import MismatchError, SizeError
 from dolphin.fingerprints import fingerprint
 from dolphin.functions import ABSENT, evaluate
@@ -104,6 +105,7 @@ class Plan:
 
 
 _MAX_PLAN_WEIGHT = 4_000_000
+_AT_ONCE = 1_000_000  # combinations that are looked at together while a plan is made
 
 
 class Caches:
@@ -112,7 +114,7 @@ class Caches:
     def __init__(self) -> None:
         # A plan weighs as much as its index lists.
         self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
-            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.contraction.combinations
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.contraction.weight
         )
         self.table = SymbolTable()
         self.restarts = 0
@@ -171,51 +173,81 @@ def _shared_plan(
     task: Task, key: Hashable | None, domains: Sequence[Any], skipped: Sequence[bool]
 ) -> Plan:
     table = caches.current_table()
-    numbers = [domain.numbers(table) for domain in domains]
     sizes = [len(domain) for domain in domains]
     if task.on is None:
-        _check_size(task.operation, sizes, int(np.prod(sizes, dtype=object)))
-        places = [grid.reshape(-1) for grid in np.indices(sizes)]
+        _check_size(task.operation, sizes, math.prod(sizes))
+        results = _product_results(task, key, domains, table)
+        places = None
     else:
+        numbers = [domain.numbers(table) for domain in domains]
         keys = _join_keys(task, table, numbers)
         _check_size(task.operation, sizes, _join_size(keys))
         places = list(_join(*keys))
-    results = evaluate(
-        task.operation,
-        task.function,
-        task.condition,
-        _memo_key(task, key, len(places[0])),
-        table,
-        [number[place] for number, place in zip(numbers, places, strict=True)],
-        distinct=True,
-    )
-    keep = results != ABSENT
+        columns = [number[place] for number, place in zip(numbers, places, strict=True)]
+        results = _results(task, key, table, columns)
+    classes = np.where(results == ABSENT, ABSENT, table.classes(results))
+    first, group_of = _groups(classes, len(table))
+    members = Symbols.of(table.symbols[n] for n in results[first])
+    if places is None and not any(skipped) and _is_convolution(group_of, sizes):
+        return Plan(members, Convolution((sizes[0], sizes[1])))
+    if places is None:
+        places = [grid.reshape(-1) for grid in np.indices(sizes)]
+    keep = group_of != ABSENT
+    everything = task.on is None and not any(skipped) and bool(keep.all())
     if not keep.all():
-        results = results[keep]
+        group_of = group_of[keep]
         places = [place[keep] for place in places]
-    _, first, inverse = np.unique(table.classes(results), return_index=True, return_inverse=True)
-    appearance = np.argsort(first, kind="stable")
-    rank = np.empty_like(appearance)
-    rank[appearance] = np.arange(len(appearance))
-    group_of = rank[inverse]
-    members = Symbols.of(table.symbols[n] for n in results[first[appearance]])
     indices = [place for place, skip in zip(places, skipped, strict=True) if not skip]
-    whole = task.on is None and task.condition is None and not any(skipped) and len(sizes) == 2
-    contraction = Contraction(
-        indices,
-        group_of,
-        len(members),
-        convolution=whole and _is_convolution(group_of, sizes),
+    whole = tuple(sizes) if everything else None
+    return Plan(members, Contraction(indices, group_of, len(members), whole))
+
+
+def _product_results(
+    task: Task, key: Hashable | None, domains: Sequence[Any], table: SymbolTable
+) -> np.ndarray:
+    """Results for all combinations, first operand slowest, some symbols of that one at a time."""
+    first, *rest = (domain.numbers(table) for domain in domains)
+    behind = math.prod(map(len, rest))
+    step = max(1, _AT_ONCE // max(1, behind))
+    if len(first) * behind > current_settings().max_remembered:
+        key = None  # it would push everything else out of memory
+    parts = []
+    for start in range(0, len(first), step):
+        some = (first[start : start + step], *rest)
+        grids = np.indices(tuple(map(len, some)))
+        columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
+        parts.append(_results(task, key, table, columns))
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _results(
+    task: Task, key: Hashable | None, table: SymbolTable, columns: Sequence[np.ndarray]
+) -> np.ndarray:
+    memo = _memo_key(task, key, len(columns[0]))
+    return evaluate(
+        task.operation, task.function, task.condition, memo, table, columns, distinct=True
     )
-    return Plan(members, contraction)
+
+
+def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each class of symbols appears first, in that order, and the group of every entry."""
+    seen = np.full(numbers + 1, -1, dtype=np.int64)  # the last place is for ABSENT
+    seen[classes[::-1]] = np.arange(len(classes) - 1, -1, -1)  # what is written last comes first
+    seen[ABSENT] = -1
+    present = np.flatnonzero(seen >= 0)
+    present = present[np.argsort(seen[present], kind="stable")]
+    rank = np.full(numbers + 1, ABSENT, dtype=np.int64)
+    rank[present] = np.arange(len(present))
+    return seen[present], rank[classes]
 
 
 def _is_convolution(group_of: np.ndarray, sizes: Sequence[int]) -> bool:
     """Do all combinations on an anti-diagonal, and only they, give the same symbol?"""
-    if min(sizes) < 2:
+    if len(sizes) != 2 or min(sizes) < 2:
         return False
-    rows, columns = np.indices(sizes)
-    return bool((group_of.reshape(tuple(sizes)) == rows + columns).all())
+    columns = np.arange(sizes[1])
+    rows = group_of.reshape(tuple(sizes))
+    return all((row == columns + number).all() for number, row in enumerate(rows))
 
 
 # -- symbols of their own for every row ------------------------------------------------------------

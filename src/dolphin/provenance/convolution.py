@@ -11,6 +11,7 @@ So nothing underflows, however far apart the numbers of different blocks are.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from dolphin.provenance.numbers import (
     ZERO,
+    floor,
     gradient_above_one,
     plain_share,
     reading_is_free,
@@ -46,7 +48,7 @@ class _LogConvolution(torch.autograd.Function):
         a, b = a.contiguous(), b.contiguous()
         ctx.clip, ctx.direct = clip, a.shape[0] * b.numel() <= _DIRECT
         ctx.plain = False
-        if ctx.direct and reading_is_free(a):  # fewer exponentials, if nothing underflows
+        if ctx.direct and reading_is_free(a) and not _ends_underflow(a, b):
             plain_a, plain_b = a.exp(), b.exp()
             sums = _plain(plain_a, plain_b)
             if not underflows(sums):
@@ -67,6 +69,12 @@ class _LogConvolution(torch.autograd.Function):
         if ctx.direct:
             return (*_direct_gradients(a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
+
+
+def _ends_underflow(a: Tensor, b: Tensor) -> bool:
+    """Would plain products vanish at one of the ends, where there is but one term?"""
+    ends = torch.stack([a[0] + b[0], a[-1] + b[-1]])
+    return ends.amin().item() < math.log(floor(a.dtype))
 
 
 def _windows(x: Tensor, depth: int, width: int) -> Tensor:
