@@ -236,6 +236,10 @@ class Convolution(Contraction):
         return np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
 
     @property
+    def selection(self) -> None:
+        return None
+
+    @property
     def combinations(self) -> int:
         return self.sizes[0] * self.sizes[1]
 

@@ -6,12 +6,15 @@ When all combinations on an anti-diagonal give the same symbol, ⊕ of ⊗ is a 
 
 Small ones are done directly. Large ones are cut into blocks: within a block numbers are scaled by
 the block's largest and multiplied as matrices in double precision; scales are added as logarithms.
-So nothing underflows, however far apart the numbers of different blocks are.
+So nothing underflows, however far apart the numbers of different blocks are. Only where a single
+step from one symbol to the next changes the probability by a factor of exp(20) or more, blocks are
+too coarse, and the direct way is taken in pieces.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dolphin.provenance.numbers import (
+    IMPOSSIBLE,
     ZERO,
     floor,
     gradient_above_one,
@@ -28,8 +32,12 @@ from dolphin.provenance.numbers import (
     underflows,
 )
 
-_DIRECT = 2_000_000  # numbers in flight up to which the direct way is faster
-_BLOCK = 32
+_PLAIN = 2_000_000  # terms up to which plain products are worth a try
+_DIRECT = 100_000  # terms up to which the direct way is faster than that by blocks,
+_DIRECT_GRADIENT = 500_000  # and for gradients
+_BLOCK = 16
+_STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
+_IN_CACHE = 200_000  # numbers in double precision
 _TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
 _LOWEST_SCALE = -1e25  # scale of a block of nothing but zeros
 
@@ -46,16 +54,19 @@ class _LogConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
         a, b = a.contiguous(), b.contiguous()
-        ctx.clip, ctx.direct = clip, a.shape[0] * b.numel() <= _DIRECT
-        ctx.plain = False
-        if ctx.direct and reading_is_free(a) and not _ends_underflow(a, b):
+        terms = a.shape[0] * b.numel()
+        ctx.clip, ctx.plain = clip, False
+        # Plain products need fewer exponentials, if nothing underflows.
+        if terms <= _PLAIN and reading_is_free(a) and not _ends_underflow(a, b):
             plain_a, plain_b = a.exp(), b.exp()
             sums = _plain(plain_a, plain_b)
             if not underflows(sums):
                 ctx.plain = True
                 ctx.save_for_backward(plain_a, plain_b, sums)
                 return sums.clamp(max=1.0).log_()
-        sums = _direct(a, b) if ctx.direct else _blocked_sums(a, b)
+        steep = reading_is_free(a) and (_steep(a) or _steep(b))
+        ctx.direct = steep or terms <= _DIRECT_GRADIENT
+        sums = _by_rows(_direct, a, b) if steep or terms <= _DIRECT else _blocked_sums(a, b)
         ctx.save_for_backward(a, b, sums)
         return sums.clamp(max=0.0)
 
@@ -67,7 +78,7 @@ class _LogConvolution(torch.autograd.Function):
             return (*_plain_gradients(a, b, plain_share(grad, sums, clip=ctx.clip)), None)
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.direct:
-            return (*_direct_gradients(a, b, sums, grad), None)
+            return (*_by_rows(_direct_gradients, a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
 
 
@@ -77,8 +88,28 @@ def _ends_underflow(a: Tensor, b: Tensor) -> bool:
     return ends.amin().item() < math.log(floor(a.dtype))
 
 
+def _steep(logs: Tensor) -> bool:
+    """Are neighbours so far apart that a block of them does not fit the range of numbers?"""
+    zero = logs < IMPOSSIBLE
+    steps = logs.diff(dim=0).abs().masked_fill_(zero[1:] | zero[:-1], 0.0)
+    return bool(steps.amax() > _STEEPEST)
+
+
+def _by_rows(function: Callable[..., Any], a: Tensor, b: Tensor, *more: Tensor) -> Any:
+    """function(a, b, ...) for some rows at a time, so that the terms stay small in memory."""
+    step = max(1, _PLAIN // (a.shape[0] * b.shape[0]))
+    if step >= a.shape[1]:
+        return function(a, b, *more)
+    pieces = zip(*(tensor.split(step, 1) for tensor in (a, b, *more)), strict=True)
+    parts = [function(*(piece.contiguous() for piece in some)) for some in pieces]
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts, 1)
+    return tuple(torch.cat(same, 1) for same in zip(*parts, strict=True))
+
+
 def _windows(x: Tensor, depth: int, width: int) -> Tensor:
     """(depth, width, r) view with element [d, w] = x[d + w]."""
+    x = x.contiguous()
     rows = x.shape[1]
     return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
 
@@ -90,7 +121,7 @@ def _plain(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _plain_gradients(a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    shares = _windows(share.contiguous(), b.shape[0], a.shape[0])
+    shares = _windows(share, b.shape[0], a.shape[0])
     return (shares * b[:, None]).sum(0).mul_(a), (shares * a).sum(1).mul_(b)
 
 
@@ -105,7 +136,7 @@ def _direct(a: Tensor, b: Tensor) -> Tensor:
 def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     depth, width = b.shape[0], a.shape[0]
     share = (b[:, None] - _windows(sums, depth, width)).add_(a).exp_()
-    share.mul_(_windows(grad.contiguous(), depth, width))
+    share.mul_(_windows(grad, depth, width))
     return share.sum(0), share.sum(1)
 
 
@@ -144,9 +175,23 @@ def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor,
     scale = _diagonal_max(sums)
     weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
     pieces = numbers.new_zeros(rows, blocks_x + blocks_y - 1, span)
+    # As many rows at a time as stay in the processor's cache.
+    step = max(1, _IN_CACHE // (_TOGETHER * blocks_y * span))
+    for row in range(0, rows, step):
+        some = slice(row, row + step)
+        _add_products(pieces[some], numbers[some].flip(2), matrix[some], weight[some], wanted)
+    return _overlap_add(pieces, scale, x.shape[0] + y.shape[0] - 1)
+
+
+def _add_products(
+    pieces: Tensor, flipped: Tensor, matrix: Tensor, weight: Tensor, wanted: slice
+) -> None:
+    """Add the products of all pairs of blocks to the pieces of the diagonals they belong to."""
+    rows, blocks_x, blocks_y = weight.shape
+    span = 2 * _BLOCK - 1
     first, last = wanted.start // _BLOCK - 1, (wanted.stop - 1) // _BLOCK
     for start in range(0, blocks_x, _TOGETHER):
-        some = numbers[:, start : start + _TOGETHER].flip(2)
+        some = flipped[:, start : start + _TOGETHER]
         count = some.shape[1]
         low, high = max(0, first - start - count + 1), min(blocks_y, last - start + 1)
         if low >= high:
@@ -156,7 +201,6 @@ def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor,
         parts.mul_(weight[:, start : start + count, low:high, None])
         diagonals = _skew(parts, 0.0).sum(1)
         pieces[:, start + low : start + low + diagonals.shape[1]] += diagonals
-    return _overlap_add(pieces, scale, x.shape[0] + y.shape[0] - 1)
 
 
 def _skew(parts: Tensor, fill: float) -> Tensor:
