@@ -40,22 +40,24 @@ def symbol_network(classes: int = 14) -> nn.Sequential:
 def grid_network(facts: int) -> nn.Sequential:
     """The paper's network for 32×32 path images: images (n, 1, 32, 32) to scores of facts.
 
+    Convolutions are padded: contours run along the border of the image, too.
+
     >>> grid_network(156)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 156])
     """
     return nn.Sequential(
-        nn.Conv2d(1, 32, 5),
+        nn.Conv2d(1, 32, 5, padding=2),
         nn.ReLU(),
-        nn.Conv2d(32, 32, 5),
+        nn.Conv2d(32, 32, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5),
+        nn.Conv2d(32, 64, 5, padding=2),
         nn.ReLU(),
-        nn.Conv2d(64, 64, 5),
+        nn.Conv2d(64, 64, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(64 * 2 * 2, 256),
+        nn.Linear(64 * 8 * 8, 256),
         nn.ReLU(),
         nn.Linear(256, facts),
     )

@@ -29,7 +29,7 @@ from dolphin.provenance.numbers import (
     gradient_above_one,
     plain_share,
     reading_is_free,
-    underflows,
+    rounding,
 )
 
 _PLAIN = 2_000_000  # terms up to which plain products are worth a try
@@ -57,13 +57,14 @@ class _LogConvolution(torch.autograd.Function):
         terms = a.shape[0] * b.numel()
         ctx.clip, ctx.plain = clip, False
         # Plain products need fewer exponentials, if nothing underflows.
-        if terms <= _PLAIN and reading_is_free(a) and not _ends_underflow(a, b):
+        if terms <= _PLAIN and reading_is_free(a) and not _will_underflow(a, b, terms):
             plain_a, plain_b = a.exp(), b.exp()
             sums = _plain(plain_a, plain_b)
-            if not underflows(sums):
-                ctx.plain = True
+            smallest, largest = (bound.item() for bound in torch.aminmax(sums))
+            if smallest >= floor(sums.dtype):
+                ctx.plain, ctx.beyond = True, largest > 1.0 + rounding(sums.dtype)
                 ctx.save_for_backward(plain_a, plain_b, sums)
-                return sums.clamp(max=1.0).log_()
+                return sums.log() if largest <= 1.0 else sums.clamp(max=1.0).log_()
         steep = reading_is_free(a) and (_steep(a) or _steep(b))
         ctx.direct = steep or terms <= _DIRECT_GRADIENT
         sums = _by_rows(_direct, a, b) if steep or terms <= _DIRECT else _blocked_sums(a, b)
@@ -75,15 +76,21 @@ class _LogConvolution(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b, sums = ctx.saved_tensors
         if ctx.plain:
-            return (*_plain_gradients(a, b, plain_share(grad, sums, clip=ctx.clip)), None)
+            share = plain_share(grad, sums, clip=ctx.clip) if ctx.beyond else grad / sums
+            return (*_plain_gradients(a, b, share), None)
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.direct:
             return (*_by_rows(_direct_gradients, a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
 
 
-def _ends_underflow(a: Tensor, b: Tensor) -> bool:
-    """Would plain products vanish at one of the ends, where there is but one term?"""
+def _will_underflow(a: Tensor, b: Tensor, terms: int) -> bool:
+    """Would plain products vanish at one of the ends, where there is but one term?
+
+    Looking there first is worth it only for many terms.
+    """
+    if terms <= _DIRECT:
+        return False
     ends = torch.stack([a[0] + b[0], a[-1] + b[-1]])
     return ends.amin().item() < math.log(floor(a.dtype))
 

@@ -71,6 +71,9 @@ class Search:
         self.weighs = self.shared and self.literal is None
         # Are the likeliest candidates right away the result, with nothing to absorb?
         self.simple = self.disjoint or (k == 1 and not self.weighs)
+        # Proofs that exclude each other absorb nothing, so the tiny penalties of facts don't count.
+        single = all(p.facts.log_probs.dtype == torch.float32 for p in self.layout.placements)
+        self.precision = torch.float32 if self.disjoint and single else torch.float64
         self.slots = self._slots()
 
     def _slots(self) -> list[tuple[int, ...]]:
@@ -118,7 +121,7 @@ class Search:
         depth, width = chunk.depth, chunk.width
         gathered = [
             scores.index_select(1, index).view(-1, depth, width, scores.shape[-1])
-            for scores, index in chunk.padded([operand.scores for operand in self.operands])
+            for scores, index in chunk.padded([o.scores.to(self.precision) for o in self.operands])
         ]
         if self.literal is not None:
             lead, other, _ = self.literal
@@ -254,7 +257,7 @@ class Search:
                 add_moved(patterns, found, moves)
         if patterns is None:
             patterns = winners.new_zeros(0, *winners.shape)
-        return patterns, scores
+        return patterns, scores.double()
 
     def _likeliest_absorbing(self, candidates: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
         """The best k, each time without those that equal or contain the last one chosen."""
