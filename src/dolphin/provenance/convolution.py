@@ -7,7 +7,7 @@ When all combinations on an anti-diagonal give the same symbol, ⊕ of ⊗ is a 
 Small ones are done directly. Large ones are cut into blocks: within a block numbers are scaled by
 the block's largest and multiplied as matrices in double precision; scales are added as logarithms.
 So nothing underflows, however far apart the numbers of different blocks are. Only where a single
-step from one symbol to the next changes the probability by a factor of exp(20) or more, blocks are
+step from one symbol to the next changes the probability by a factor of exp(10) or more, blocks are
 too coarse, and the direct way is taken in pieces.
 """
 
@@ -35,7 +35,8 @@ from dolphin.provenance.numbers import (
 _PLAIN = 2_000_000  # terms up to which plain products are worth a try
 _DIRECT = 100_000  # terms up to which the direct way is faster than that by blocks,
 _DIRECT_GRADIENT = 500_000  # and for gradients
-_BLOCK = 16
+_BLOCK = 32  # numbers of a block, where steep ones can be told beforehand
+_SAFE_BLOCK = 16  # where they can't, because reading values would mean waiting for a device
 _STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
 _IN_CACHE = 200_000  # numbers in double precision
 _TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
@@ -170,14 +171,15 @@ def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor,
 
     Only the places in `wanted` are computed.
     """
-    numbers, scale_x = _blocks(x, sign)
-    others, scale_y = _blocks(y, torch.ones_like(y))
+    block = _BLOCK if reading_is_free(x) else _SAFE_BLOCK
+    numbers, scale_x = _blocks(x, sign, block)
+    others, scale_y = _blocks(y, torch.ones_like(y), block)
     rows, blocks_x, _ = numbers.shape
     blocks_y = others.shape[1]
-    span = 2 * _BLOCK - 1
-    padded = F.pad(others, (_BLOCK - 1, _BLOCK - 1))
+    span = 2 * block - 1
+    padded = F.pad(others, (block - 1, block - 1))
     # (rows, shift, blocks_y · span): block j of y, shifted
-    matrix = padded.unfold(2, span, 1).transpose(1, 2).reshape(rows, _BLOCK, -1)
+    matrix = padded.unfold(2, span, 1).transpose(1, 2).reshape(rows, block, -1)
     sums = scale_x[:, :, None] + scale_y[:, None, :]
     scale = _diagonal_max(sums)
     weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
@@ -195,8 +197,9 @@ def _add_products(
 ) -> None:
     """Add the products of all pairs of blocks to the pieces of the diagonals they belong to."""
     rows, blocks_x, blocks_y = weight.shape
-    span = 2 * _BLOCK - 1
-    first, last = wanted.start // _BLOCK - 1, (wanted.stop - 1) // _BLOCK
+    block = matrix.shape[1]
+    span = 2 * block - 1
+    first, last = wanted.start // block - 1, (wanted.stop - 1) // block
     for start in range(0, blocks_x, _TOGETHER):
         some = flipped[:, start : start + _TOGETHER]
         count = some.shape[1]
@@ -218,12 +221,12 @@ def _skew(parts: Tensor, fill: float) -> Tensor:
     return flat.reshape(rows, nx, ny + nx - 1, *rest)
 
 
-def _blocks(logs: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers (r, blocks, _BLOCK) scaled to at most 1, and the logarithms of the scales."""
-    missing = -logs.shape[0] % _BLOCK
+def _blocks(logs: Tensor, sign: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Numbers (r, blocks, block) scaled to at most 1, and the logarithms of the scales."""
+    missing = -logs.shape[0] % block
     logs = F.pad(logs, (0, 0, 0, missing), value=ZERO).double().t()
     sign = F.pad(sign, (0, 0, 0, missing)).double().t()
-    cut = logs.reshape(logs.shape[0], -1, _BLOCK)
+    cut = logs.reshape(logs.shape[0], -1, block)
     scale = cut.amax(2).clamp(min=_LOWEST_SCALE)
     return (cut - scale[:, :, None]).exp() * sign.reshape(cut.shape), scale
 
@@ -235,8 +238,9 @@ def _diagonal_max(sums: Tensor) -> Tensor:
 
 def _overlap_add(pieces: Tensor, scale: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Join pieces that reach into the next block, each with its own scale."""
-    first = F.pad(pieces[:, :, :_BLOCK], (0, 0, 0, 1))
-    second = F.pad(pieces[:, :, _BLOCK:], (0, 1, 1, 0))
+    block = (pieces.shape[2] + 1) // 2
+    first = F.pad(pieces[:, :, :block], (0, 0, 0, 1))
+    second = F.pad(pieces[:, :, block:], (0, 1, 1, 0))
     first_scale = F.pad(scale, (0, 1), value=_LOWEST_SCALE)
     second_scale = F.pad(scale, (1, 0), value=_LOWEST_SCALE)
     joint = torch.maximum(first_scale, second_scale)
