@@ -22,8 +22,8 @@ class Settings:
     """Symbols that are numbered before the table is started anew."""
     max_remembered: int = 1_000_000
     """Results of user functions that are remembered before the memory is started anew."""
-    chunk_elements: int = 262_144
-    """Numbers that the tag stage works on at once: few enough to stay in a processor's cache."""
+    chunk_elements: int = 4_000_000
+    """Numbers that the tag stage holds at once; larger work is done in chunks."""
 
 
 _USUAL = Settings()

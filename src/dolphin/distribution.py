@@ -16,8 +16,8 @@ from dolphin.errors import InputError, listing, shorten
 from dolphin.functions import ABSENT
 from dolphin.operators import Operators
 from dolphin.plans import Domain, RowSymbols, caches, group_rows
-from dolphin.provenance.contract import Facts, Provenance, Tags
-from dolphin.provenance.numbers import IMPOSSIBLE, prob_of_log
+from dolphin.provenance.contract import Facts, Provenance, Tags, TensorProvenance
+from dolphin.provenance.numbers import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.reading import columns, matching, read_targets
 from dolphin.symbols import Symbols
 
@@ -307,6 +307,9 @@ class Distribution(Operators):
     ) -> Tensor:
         """(B,) log-probability of each row's target; `ZERO` where no symbol is the target."""
         targets = read_targets(operation, targets, self._batch)
+        if match is None and self._shared() and isinstance(self._provenance, TensorProvenance):
+            table = self._in_rows(self._provenance.log_probs(self._tags_like()))
+            return columns(table, self._target_places(targets)[:, None], ZERO)[:, 0]
         flat, rows = self._flat_tags()
         width = self._width()
         start = np.arange(self._batch) * width if rows > 1 else np.zeros(self._batch, np.int64)

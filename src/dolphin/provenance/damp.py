@@ -121,8 +121,13 @@ class DAMP(TensorProvenance):
         return _WholeProduct.apply(a, b, sums, group_of, step, clip)  # type: ignore[no-any-return]
 
 
+_IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
+
+
 def _chunk(numbers_each: int) -> int:
-    return max(1, current_settings().chunk_elements // max(1, numbers_each))
+    """How many groups or symbols, of so many numbers each, are worked on at once."""
+    most = min(_IN_CACHE, current_settings().chunk_elements)
+    return max(1, most // max(1, numbers_each))
 
 
 class _WholeProduct(torch.autograd.Function):
