@@ -100,7 +100,7 @@ MISTAKES = [
     (["eval", "nowhere"], ["no such run folder"]),
     (["eval"], ["run"]),
     (["predict", "nowhere", "a.png"], ["no such run folder"]),
-    (["predict", "nowhere"], ["at least one picture"]),
+    (["predict", "nowhere"], ["at least one input"]),
     (["report"], ["at least one run"]),
     (["report", "nowhere"], ["none of these is a finished run"]),
     (["data", "som"], ["no task 'som'"]),

@@ -17,7 +17,7 @@ commands:
   data TASK                get or generate the data of a task
   train TASK [OPTIONS]     train a task; `dolphin train TASK --help` lists its options
   eval RUN                 test a trained run again
-  predict RUN IMAGE...     read pictures with a trained run, and say why
+  predict RUN INPUT...     read a sample of your own with a trained run, and say why
   report RUN...            one table and one figure of several runs
   bench [OPTIONS]          time the symbolic part of programs against their networks
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dolphin.contraction import Index
+from dolphin.deferred import Deferred
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, MismatchError, shorten
 from dolphin.functions import ABSENT
@@ -36,9 +37,12 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
     provenance, batch = check(task.operation, operands)
     mask = None if where is None else _mask(task.operation, where, batch)
     domains = [d._domain for d in operands]
-    skipped = [d._tags is None for d in operands]
+    skipped = [d._certain() for d in operands]
     if all(d._shared() for d in operands):
         plan = make_plan(task, domains, skipped)
+        if mask is None and active_profile() is None and _worth_waiting(plan, operands):
+            waiting = Deferred(operands[0], plan.contraction, operands[1]._tags)
+            return Distribution._make(plan.domain, waiting, provenance, batch)
         tags = [d._tags for d in operands if d._tags is not None]
         result = run(plan, tags, provenance, batch)
         if mask is None:
@@ -53,6 +57,17 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
     plan = make_plan(task, domains, skipped, Rows(batch, [count for _, count in flat], active))
     result = run(plan, [tags for tags, _ in flat if tags is not None], provenance, batch)
     return result if active is None else _where_rows(active, result, operands[0])
+
+
+def _worth_waiting(plan: Plan, operands: Sequence[Distribution]) -> bool:
+    """Are the tags better computed together with those of the operations that follow?"""
+    if len(operands) != 2 or plan.contraction.sizes is None:
+        return False
+    first, second = operands
+    like = second._tags if isinstance(first._made, Deferred) else first._tags
+    if torch.is_inference_mode_enabled():
+        return False
+    return first._provenance.chains(plan.contraction, [like, second._tags])
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:
@@ -168,7 +183,7 @@ def check(
     operation: str, operands: Sequence[Distribution], *, rows: bool = True
 ) -> tuple[Provenance, int]:
     """Operands must agree in provenance, device and batch size."""
-    tagged = [d for d in operands if d._tags is not None] or list(operands[:1])
+    tagged = [d for d in operands if not d._certain()] or list(operands[:1])
     first = tagged[0]
     for other in tagged[1:]:
         if other._provenance is not first._provenance and other._provenance != first._provenance:

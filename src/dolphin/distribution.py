@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dolphin import inputs
 from dolphin.context import default_provenance
-from dolphin.contraction import Index
+from dolphin.contraction import Index, to_device
+from dolphin.deferred import Deferred
 from dolphin.errors import InputError, listing, shorten
 from dolphin.functions import ABSENT
 from dolphin.operators import Operators
@@ -61,10 +62,10 @@ class Distribution(Operators):
     [(0, 0.01), (1, 0.14), (2, 0.53), (3, 0.28), (4, 0.04)]
     """
 
-    __slots__ = ("__weakref__", "_batch", "_domain", "_provenance", "_tags")
+    __slots__ = ("__weakref__", "_batch", "_domain", "_made", "_provenance")
 
     _domain: Domain
-    _tags: Tags | None  # None: every symbol has the tag 1
+    _made: Tags | Deferred | None  # None: every symbol has the tag 1
     _provenance: Provenance
     _batch: int
 
@@ -78,15 +79,17 @@ class Distribution(Operators):
     ) -> None:
         given = inputs.read("Distribution", probs, symbols, exclusive, logits=False)
         self._set(given.symbols, None, _provenance_or_default(provenance), given.batch)
-        self._tags = self._provenance.from_facts(given.facts)
+        self._made = self._provenance.from_facts(given.facts)
 
-    def _set(self, domain: Domain, tags: Tags | None, provenance: Provenance, batch: int) -> None:
-        self._domain, self._tags = domain, tags
+    def _set(
+        self, domain: Domain, tags: Tags | Deferred | None, provenance: Provenance, batch: int
+    ) -> None:
+        self._domain, self._made = domain, tags
         self._provenance, self._batch = provenance, batch
 
     @classmethod
     def _make(
-        cls, domain: Domain, tags: Tags | None, provenance: Provenance, batch: int
+        cls, domain: Domain, tags: Tags | Deferred | None, provenance: Provenance, batch: int
     ) -> Distribution:
         new = object.__new__(cls)
         new._set(domain, tags, provenance, batch)
@@ -199,9 +202,10 @@ class Distribution(Operators):
     @property
     def device(self) -> torch.device:
         """Where the tags are."""
-        return (
-            torch.device("cpu") if self._tags is None else self._provenance.describe(self._tags)[0]
-        )
+        made = self._made
+        while isinstance(made, Deferred):
+            made = made.other
+        return torch.device("cpu") if made is None else self._provenance.describe(made)[0]
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -226,6 +230,17 @@ class Distribution(Operators):
         )
 
     # -- tags --------------------------------------------------------------------------------------
+
+    @property
+    def _tags(self) -> Tags | None:
+        """The tags, computed now if that was put off; None if every symbol is certain."""
+        made = self._made
+        if isinstance(made, Deferred):
+            made = self._made = made.compute()
+        return made
+
+    def _certain(self) -> bool:
+        return self._made is None
 
     def _shared(self) -> bool:
         return isinstance(self._domain, Symbols)
@@ -308,8 +323,13 @@ class Distribution(Operators):
         """(B,) log-probability of each row's target; `ZERO` where no symbol is the target."""
         targets = read_targets(operation, targets, self._batch)
         if match is None and self._shared() and isinstance(self._provenance, TensorProvenance):
-            table = self._in_rows(self._provenance.log_probs(self._tags_like()))
-            return columns(table, self._target_places(targets)[:, None], ZERO)[:, 0]
+            logs = self._provenance.log_probs(self._tags_like())
+            places = self._target_places(targets)
+            if (
+                logs.shape[1] == self._batch and places.min() >= 0
+            ):  # the usual case, without detours
+                return logs.gather(0, to_device(places[None], logs.device))[0]
+            return columns(self._in_rows(logs), places[:, None], ZERO)[:, 0]
         flat, rows = self._flat_tags()
         width = self._width()
         start = np.arange(self._batch) * width if rows > 1 else np.zeros(self._batch, np.int64)
@@ -328,7 +348,7 @@ class Distribution(Operators):
     def _target_places(self, targets: Sequence[Any]) -> np.ndarray:
         domain = self._domain
         if isinstance(domain, Symbols):
-            return np.array([domain.index_of(target) for target in targets], dtype=np.int64)
+            return domain.indices_of(targets)
         classes = domain.table.classes(np.maximum(domain.numbers, 0))
         classes = np.where(domain.numbers == ABSENT, ABSENT, classes)
         wanted = domain.table.classes(domain.table.numbers(targets))

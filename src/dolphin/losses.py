@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
-from dolphin.provenance.numbers import floor
+from dolphin.provenance.numbers import floor, reading_is_free
 from dolphin.reading import matching, read_targets
 from dolphin.symbols import Symbols
 
@@ -95,6 +95,8 @@ def _check(operation: str, distribution: Any, reduction: str) -> None:
 def _reachable(d: Distribution, operation: str, targets: Any, match: Match | None) -> Tensor:
     """(B,) log P(target), however small; a finite constant where the target can't be reached."""
     logs = d._log_prob_of(operation, targets, match)
+    if reading_is_free(logs) and logs.detach().amin().item() > -1e20:
+        return logs
     return torch.where(logs > -1e20, logs, float(np.log(floor(logs.dtype))))
 
 

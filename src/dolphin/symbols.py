@@ -208,26 +208,39 @@ class Symbols(Sequence[Any]):
     def __getitem__(self, item: Any) -> Any:
         return self.members[item]
 
-    def index_of(self, symbol: Any) -> int:
-        """The place of `symbol`, or -1."""
+    @property
+    def _places(self) -> dict[Any, int]:
         if self._index is None:
             index: dict[Any, int] = {}
             for place, member in enumerate(self.members):
                 index.setdefault(member, place)
             self._index = index
+        return self._index
+
+    def indices_of(self, symbols: Sequence[Any]) -> np.ndarray:
+        """The places of some symbols, -1 for those that are not there."""
+        known = self._places
         try:
-            place = self._index.get(symbol)
+            return np.array([known[symbol] for symbol in symbols], dtype=np.int64)
+        except (KeyError, TypeError):  # a symbol that is not there, or not in this form
+            return np.array([self.index_of(symbol) for symbol in symbols], dtype=np.int64)
+
+    def index_of(self, symbol: Any) -> int:
+        """The place of `symbol`, or -1."""
+        index = self._places
+        try:
+            place = index.get(symbol)
         except TypeError:
             raise SymbolError(f"unhashable symbol {shorten(symbol)}") from None
         if place is None:
-            place = self._index.get(canonical(symbol), -1)
+            place = index.get(canonical(symbol), -1)
         return place
 
     def places_of(self, wanted: Symbols) -> np.ndarray:
         """The place of each wanted symbol, or -1. The last answer is remembered."""
         known = self._looked_up
         if known is None or known[0] is not wanted:
-            places = np.array([self.index_of(symbol) for symbol in wanted], dtype=np.int64)
+            places = self.indices_of(wanted)
             known = self._looked_up = (wanted, places)
         return known[1]
 

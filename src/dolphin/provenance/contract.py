@@ -116,6 +116,17 @@ class Provenance(abc.ABC):
     def contract(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
         """⊕ over each group of ⊗ over the operands (see `Contraction`)."""
 
+    def chains(self, plan: Contraction, operands: Sequence[Tags]) -> bool:
+        """Is it worth waiting for what follows on this contraction, to compute it all at once?"""
+        return False
+
+    def contract_chain(self, first: Tags, steps: Sequence[tuple[Contraction, Tags]]) -> Tags:
+        """Contractions one after the other, each of the tags so far and one more operand."""
+        tags = first
+        for plan, other in steps:
+            tags = self.contract([tags, other], plan)
+        return tags
+
     def negate(self, tags: Tags) -> Tags:
         from dolphin.provenance import names_with_negation
 

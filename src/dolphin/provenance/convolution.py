@@ -13,7 +13,6 @@ too coarse, and the direct way is taken in pieces.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,17 +21,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dolphin.provenance.chains import windows
 from dolphin.provenance.numbers import (
     IMPOSSIBLE,
     ZERO,
-    floor,
     gradient_above_one,
-    plain_share,
     reading_is_free,
-    rounding,
 )
 
-_PLAIN = 2_000_000  # terms up to which plain products are worth a try
+_AT_ONCE = 2_000_000  # terms that are held in memory together
 _DIRECT = 100_000  # terms up to which the direct way is faster than that by blocks,
 _DIRECT_GRADIENT = 500_000  # and for gradients
 _BLOCK = 32  # numbers of a block, where steep ones can be told beforehand
@@ -47,8 +44,7 @@ def log_convolution(a: Tensor, b: Tensor, *, clip: bool) -> Tensor:
     """Convolve (n, r) with (m, r) along the first dimension, in log space, clipped at log 1."""
     if a.shape[0] < b.shape[0]:
         a, b = b, a
-    rows = max(a.shape[1], b.shape[1])
-    return _LogConvolution.apply(a.expand(-1, rows), b.expand(-1, rows), clip)  # type: ignore[no-any-return]
+    return _LogConvolution.apply(a, b, clip)  # type: ignore[no-any-return]
 
 
 class _LogConvolution(torch.autograd.Function):
@@ -56,16 +52,7 @@ class _LogConvolution(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
         a, b = a.contiguous(), b.contiguous()
         terms = a.shape[0] * b.numel()
-        ctx.clip, ctx.plain = clip, False
-        # Plain products need fewer exponentials, if nothing underflows.
-        if terms <= _PLAIN and reading_is_free(a) and not _will_underflow(a, b, terms):
-            plain_a, plain_b = a.exp(), b.exp()
-            sums = _plain(plain_a, plain_b)
-            smallest, largest = (bound.item() for bound in torch.aminmax(sums))
-            if smallest >= floor(sums.dtype):
-                ctx.plain, ctx.beyond = True, largest > 1.0 + rounding(sums.dtype)
-                ctx.save_for_backward(plain_a, plain_b, sums)
-                return sums.log() if largest <= 1.0 else sums.clamp(max=1.0).log_()
+        ctx.clip = clip
         steep = reading_is_free(a) and (_steep(a) or _steep(b))
         ctx.direct = steep or terms <= _DIRECT_GRADIENT
         sums = _by_rows(_direct, a, b) if steep or terms <= _DIRECT else _blocked_sums(a, b)
@@ -76,24 +63,10 @@ class _LogConvolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b, sums = ctx.saved_tensors
-        if ctx.plain:
-            share = plain_share(grad, sums, clip=ctx.clip) if ctx.beyond else grad / sums
-            return (*_plain_gradients(a, b, share), None)
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.direct:
             return (*_by_rows(_direct_gradients, a, b, sums, grad), None)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
-
-
-def _will_underflow(a: Tensor, b: Tensor, terms: int) -> bool:
-    """Would plain products vanish at one of the ends, where there is but one term?
-
-    Looking there first is worth it only for many terms.
-    """
-    if terms <= _DIRECT:
-        return False
-    ends = torch.stack([a[0] + b[0], a[-1] + b[-1]])
-    return ends.amin().item() < math.log(floor(a.dtype))
 
 
 def _steep(logs: Tensor) -> bool:
@@ -105,7 +78,7 @@ def _steep(logs: Tensor) -> bool:
 
 def _by_rows(function: Callable[..., Any], a: Tensor, b: Tensor, *more: Tensor) -> Any:
     """function(a, b, ...) for some rows at a time, so that the terms stay small in memory."""
-    step = max(1, _PLAIN // (a.shape[0] * b.shape[0]))
+    step = max(1, _AT_ONCE // (a.shape[0] * b.shape[0]))
     if step >= a.shape[1]:
         return function(a, b, *more)
     pieces = zip(*(tensor.split(step, 1) for tensor in (a, b, *more)), strict=True)
@@ -115,36 +88,18 @@ def _by_rows(function: Callable[..., Any], a: Tensor, b: Tensor, *more: Tensor) 
     return tuple(torch.cat(same, 1) for same in zip(*parts, strict=True))
 
 
-def _windows(x: Tensor, depth: int, width: int) -> Tensor:
-    """(depth, width, r) view with element [d, w] = x[d + w]."""
-    x = x.contiguous()
-    rows = x.shape[1]
-    return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
-
-
-def _plain(a: Tensor, b: Tensor) -> Tensor:
-    depth = b.shape[0]
-    padded = F.pad(a, (0, 0, depth - 1, depth - 1))
-    return (_windows(padded, depth, a.shape[0] + depth - 1) * b.flip(0)[:, None]).sum(0)
-
-
-def _plain_gradients(a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    shares = _windows(share, b.shape[0], a.shape[0])
-    return (shares * b[:, None]).sum(0).mul_(a), (shares * a).sum(1).mul_(b)
-
-
 def _direct(a: Tensor, b: Tensor) -> Tensor:
     depth = b.shape[0]
     padded = F.pad(a, (0, 0, depth - 1, depth - 1), value=ZERO)
-    terms = _windows(padded, depth, a.shape[0] + depth - 1) + b.flip(0)[:, None]
+    terms = windows(padded, depth, a.shape[0] + depth - 1) + b.flip(0)[:, None]
     largest = terms.amax(0)
     return terms.sub_(largest).exp_().sum(0).log_().add_(largest)
 
 
 def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     depth, width = b.shape[0], a.shape[0]
-    share = (b[:, None] - _windows(sums, depth, width)).add_(a).exp_()
-    share.mul_(_windows(grad, depth, width))
+    share = (b[:, None] - windows(sums, depth, width)).add_(a).exp_()
+    share.mul_(windows(grad, depth, width))
     return share.sum(0), share.sum(1)
 
 

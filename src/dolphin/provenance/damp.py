@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from dolphin.config import current_settings
 from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
+from dolphin.provenance.chains import plain_chain
 from dolphin.provenance.contract import Facts, TensorProvenance
 from dolphin.provenance.convolution import log_convolution
 from dolphin.provenance.numbers import (
@@ -89,38 +90,39 @@ class DAMP(TensorProvenance):
         if torch.compiler.is_compiling():  # leave fusing to the compiler
             return super().contract(operands, plan)
         clip = self.above_one == "clip"
-        if plan.convolution:
-            return log_convolution(operands[0], operands[1], clip=clip)
-        if plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0]):
-            made = self._whole_product(operands, plan)
+        rows = max(tags.shape[1] for tags in operands)
+        spread = _spread(operands)
+        if self.chains(plan, operands):
+            made = plain_chain(spread, [plan])
             if made is not None:
                 return made
-        rows = max(tags.shape[1] for tags in operands)
-        spread = [tags.expand(-1, rows) for tags in operands]
+        if plan.convolution:
+            return log_convolution(*spread, clip=clip)
         parts = []
         for bucket in plan.on(operands[0].device):
             step = _chunk(bucket.depth * rows)
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
-    def _whole_product(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor | None:
-        """Plain products of all combinations, or None if something would underflow."""
+    def chains(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+        if plan.sizes is None or len(operands) != 2 or not reading_is_free(operands[0]):
+            return False
         rows = max(tags.shape[1] for tags in operands)
-        a, b = (tags.expand(-1, rows) for tags in operands)
-        step, group_of = _chunk(b.shape[0] * rows), plan.groups_on(a.device)
-        with torch.no_grad():
-            sums = a.new_zeros(plan.groups, rows)
-            plain_a, plain_b = a.exp(), b.exp()
-            for start in range(0, len(a), step):
-                products = (plain_a[start : start + step, None] * plain_b).view(-1, rows)
-                groups = group_of[start * len(b) : (start + step) * len(b)]
-                sums.index_add_(0, groups, products)
-            if underflows(sums):
-                return None
-        clip = self.above_one == "clip"
-        return _WholeProduct.apply(a, b, sums, group_of, step, clip)  # type: ignore[no-any-return]
+        return not plan.convolution or plan.combinations * rows <= _LARGEST_PLAIN_CONVOLUTION
+
+    def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
+        operands = [first, *(other for _, other in steps)]
+        made = plain_chain(_spread(operands), [plan for plan, _ in steps])
+        return super().contract_chain(first, steps) if made is None else made
 
 
+def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
+    """All with the same number of rows."""
+    rows = max(tags.shape[1] for tags in operands)
+    return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
+
+
+_LARGEST_PLAIN_CONVOLUTION = 2_000_000  # terms; beyond, blocks are faster
 _IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
 
 
@@ -128,37 +130,6 @@ def _chunk(numbers_each: int) -> int:
     """How many groups or symbols, of so many numbers each, are worked on at once."""
     most = min(_IN_CACHE, current_settings().chunk_elements)
     return max(1, most // max(1, numbers_each))
-
-
-class _WholeProduct(torch.autograd.Function):
-    """Every combination of two operands, as plain products.
-
-    The sums are known beforehand. Backward there is nothing to scatter: the combinations of each
-    symbol stand side by side.
-    """
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, a: Tensor, b: Tensor, sums: Tensor, group_of: Tensor, step: int, clip: bool
-    ) -> Tensor:
-        ctx.step, ctx.clip = step, clip
-        ctx.save_for_backward(a, b, sums, group_of)
-        return sums.clamp(max=1.0).log_()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        a, b, sums, group_of = ctx.saved_tensors
-        a, b = a.exp(), b.exp()
-        share = plain_share(grad, sums, clip=ctx.clip)
-        grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
-        for start in range(0, len(a), ctx.step):
-            some = slice(start, start + ctx.step)
-            groups = group_of[start * len(b) : (start + ctx.step) * len(b)]
-            shares = share.index_select(0, groups).view(-1, *b.shape)
-            grad_a[some] = (shares * b).sum(1)
-            grad_b += shares.mul_(a[some, None]).sum(0)
-        return grad_a.mul_(a), grad_b.mul_(b), None, None, None, None
 
 
 class _SumOfProducts(torch.autograd.Function):

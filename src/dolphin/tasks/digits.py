@@ -203,8 +203,8 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         ]
         draw_sheet(rows, path)
 
-    def pictures(self, paths: Sequence[Path]) -> DigitBatch:
-        images = read_pictures(paths, size=28, box=20)
+    def given(self, inputs: Sequence[str]) -> DigitBatch:
+        images = read_pictures([Path(name) for name in inputs], size=28, box=20)
         if len(images) != self.places():
             raise DataError(
                 f"this network was trained on {self.places()} digits a sample; the pictures show "

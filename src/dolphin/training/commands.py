@@ -170,31 +170,38 @@ def evaluate_run(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Read pictures with the best weights of a run.
+    """Read one sample of your own with the best weights of a run, and say why.
 
-    Each picture shows symbols in a row with gaps between them; all symbols of all pictures, in
-    order, make one sample: one picture of a whole formula, or one picture for each symbol.
+    Digits and formulas: pictures of symbols in a row with gaps between them; all symbols of all
+    pictures, in order, make the sample. Other tasks say in their documentation what they read.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of a run."""
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Pictures, dark ink on light paper or the other way round."""
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Pictures (dark ink on light paper or the other way round), or what else the task reads."""
+    picture: Path | None = None
+    """Where tasks that draw what they read put it (default: prediction.png in the run folder)."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, or auto."""
 
 
 def predict(arguments: list[str]) -> int:
-    """`dolphin predict RUN IMAGE…`."""
+    """`dolphin predict RUN INPUT…`."""
     options = parse(PredictOptions, "predict", arguments)
-    if not options.images:
-        raise OptionError("predict needs at least one picture: dolphin predict RUN IMAGE...")
+    if not options.inputs:
+        raise OptionError("predict needs at least one input: dolphin predict RUN PICTURE...")
     task, network = _trained(options.run, Processes(options.device))
-    batch = task.pictures(options.images)
+    batch = task.given(options.inputs)
+    picture = options.picture or options.run / "prediction.png"
     with torch.no_grad():
         outputs = task.read(network.eval(), batch)
         for line in task.describe(outputs, batch):
             sys.stdout.write(line + "\n")
+        if task.portray(outputs, batch, picture):
+            sys.stdout.write(f"drawn in {picture}\n")
+        elif options.picture is not None:
+            raise OptionError(f"--picture: the task {task.name} draws nothing.")
     return 0
 
 

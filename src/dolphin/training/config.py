@@ -25,9 +25,10 @@ class TrainConfig:
     batch: int = 64
     """Samples a step, over all processes together."""
     lr: float = 1e-3
-    """Adam's step size at the start."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """Keep the step size, or let it fall to zero along a cosine."""
+    """Adam's step size, the greatest one where a schedule changes it."""
+    schedule: Literal["constant", "cosine", "onecycle"] = "onecycle"
+    """Step size: as it is; falling to zero along a cosine; or rising from a tenth in the first 30 %
+    of the steps and falling after."""
     seed: int = 0
     """Fixes the initial weights, the order of samples and all other noise."""
     provenance: str = "damp"

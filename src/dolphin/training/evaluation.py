@@ -17,11 +17,13 @@ EVALUATION_BATCH = 250
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Right answers, and confusions of the perception (true class, read class)."""
+    """Right answers, confusions of the perception (true class, read class), answers by group."""
 
     right: int
     total: int
     confusions: Tensor
+    groups: dict[str, dict[str, int]]
+    """`right` and `total` of each group of samples that the task tells apart."""
 
     @property
     def accuracy(self) -> float:
@@ -51,13 +53,21 @@ def evaluate(
     classes = len(task.classes)
     confusions = torch.zeros(classes, classes, dtype=torch.int64)
     right = 0
+    groups = torch.zeros(len(task.group_names), 2, dtype=torch.int64)
     for index in mine.split(EVALUATION_BATCH):
         between()
         batch = samples.batch(index)
         outputs = task.read(network, batch)
-        right += sum(task.right(task.answers(outputs, batch), batch))
+        marks = task.right(task.answers(outputs, batch), batch)
+        right += sum(marks)
+        if task.group_names:
+            members, marked = torch.tensor(task.groups(batch)), torch.tensor(marks).long()
+            groups.index_add_(0, members, torch.stack([marked, torch.ones_like(marked)], dim=1))
         read, true = task.perceived(outputs, batch)
         pairs = true.cpu() * classes + read.cpu()
         confusions += torch.bincount(pairs, minlength=classes**2).view(classes, classes)
-    summed = processes.sum(torch.cat([torch.tensor([right]), confusions.view(-1)]))
-    return Evaluation(int(summed[0]), count, summed[1:].view(classes, classes))
+    parts = [torch.tensor([right]), confusions.view(-1), groups.view(-1)]
+    whole, confused, grouped = processes.sum(torch.cat(parts)).split([len(p) for p in parts])
+    counts = zip(task.group_names, grouped.view(-1, 2).tolist(), strict=True)
+    by_group = {name: {"right": r, "total": n} for name, (r, n) in counts if n}
+    return Evaluation(int(whole), count, confused.view(classes, classes), by_group)

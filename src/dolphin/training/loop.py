@@ -255,12 +255,9 @@ class Trainer:
         return time.perf_counter()
 
     def _rate(self) -> float:
-        if self.config.schedule == "constant":
-            return self.config.lr
-        done = (self.progress.epoch * self.steps + self.progress.step) / (
-            self.config.epochs * self.steps
-        )
-        return self.config.lr * 0.5 * (1 + math.cos(math.pi * done))
+        done = self.progress.epoch * self.steps + self.progress.step
+        total = self.config.epochs * self.steps
+        return self.config.lr * schedule(self.config.schedule, done / total)
 
     def _state(self) -> State:
         progress = self.progress
@@ -346,7 +343,10 @@ class Trainer:
             "versions": versions(),
             "config": self.config.as_json(),
         }
+        if found.groups:
+            results["accuracy_by_group"] = found.groups
         if self.processes.main:
+            results.update(self.task.more_results(self.network.eval(), self.data.test))
             self.folder.write_json("results.json", results)
             plots.draw_run(self.task, self.network, self.data.test, found, self.folder)
         self.display.line(
@@ -354,3 +354,17 @@ class Trainer:
             f"{found.perception_accuracy:.2%} (epoch {progress.best_epoch}, chosen by validation)"
         )
         return results
+
+
+def schedule(name: str, done: float) -> float:
+    """The share of the greatest step size after this share of all steps.
+
+    >>> [round(schedule("onecycle", done), 2) for done in (0.0, 0.15, 0.3, 0.65, 1.0)]
+    [0.1, 0.55, 1.0, 0.5, 0.0]
+    """
+    if name == "constant":
+        return 1.0
+    rise = 0.3 if name == "onecycle" else 0.0
+    if done < rise:
+        return 0.1 + 0.9 * done / rise
+    return 0.5 * (1 + math.cos(math.pi * (done - rise) / (1 - rise)))

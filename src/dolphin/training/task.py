@@ -111,9 +111,26 @@ class Task(abc.ABC, Generic[C, B]):
         """Draw a sheet of samples with what was read and answered."""
 
     @abc.abstractmethod
-    def pictures(self, paths: Sequence[Path]) -> B:
-        """Pictures that a user gives, as a batch of one row."""
+    def given(self, inputs: Sequence[str]) -> B:
+        """What a user gives to `dolphin predict`, files or text, as a batch of one row."""
 
     @abc.abstractmethod
     def describe(self, outputs: Outputs, batch: B) -> list[str]:
         """Lines that tell what was read in the first row, the result, and why."""
+
+    def portray(self, outputs: Outputs, batch: B, path: Path) -> bool:
+        """Draw what was read in the first row; False if the task has no such picture."""
+        return False
+
+    # -- more figures ------------------------------------------------------------------------------
+
+    group_names: Sequence[str] = ()
+    """Kinds of samples to count right answers of apart (lengths, say)."""
+
+    def groups(self, batch: B) -> list[int]:
+        """The place of each row in `group_names`; only asked where there are any."""
+        raise NotImplementedError
+
+    def more_results(self, network: nn.Module, samples: Samples[B]) -> dict[str, Any]:
+        """Further figures for the results, from the test samples and the chosen weights."""
+        return {}

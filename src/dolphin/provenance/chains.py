@@ -1,0 +1,152 @@
+"""Chains of sums of products, in plain numbers, as one step of differentiation.
+
+A program often folds one operation over many operands: total = f(f(f(d0, d1), d2), d3). As long as
+no number can underflow there is no need for logarithms between two of its steps, and one function
+of autograd can do them all: it costs a fraction of many small ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.contraction import Contraction
+from dolphin.provenance.numbers import floor, rounding
+
+_IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
+
+
+def plain_chain(operands: Sequence[Tensor], plans: Sequence[Contraction]) -> Tensor | None:
+    """Fold logarithms (n_i, r) with plans over all pairs; None where numbers don't allow it.
+
+    Numbers are plain in between: in the precision of the operands if nothing can underflow there,
+    else in double precision. None if that is not enough either, or if a sum passes 1.
+    """
+    with torch.no_grad():
+        logs = torch.cat([operand.detach() for operand in operands])
+        lowest = logs.amin().item() * len(operands) if logs.numel() else 0.0
+        dtype = logs.dtype
+        if lowest < math.log(floor(dtype)):
+            dtype = torch.float64
+            if lowest < math.log(floor(dtype)):
+                return None
+        numbers = logs.to(dtype).exp_().split([operand.shape[0] for operand in operands])
+        if not _within_one(numbers):
+            return None
+        values = [numbers[0]]
+        for plan, other in zip(plans, numbers[1:], strict=True):
+            values.append(_sums(values[-1], other, plan))
+    return _Chain.apply(plans, values, numbers, *operands)  # type: ignore[no-any-return]
+
+
+def _within_one(numbers: Sequence[Tensor]) -> bool:
+    """Does no operand have more than 1 in total? Then no sum of products has, either."""
+    totals = [part.sum(0) for part in numbers]
+    most = torch.stack(totals).amax().item()
+    return most <= 1.0 + rounding(numbers[0].dtype) / len(numbers)
+
+
+class _Chain(torch.autograd.Function):
+    """The logarithm of the last of `values`, all of which are known beforehand."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        plans: Sequence[Contraction],
+        values: Sequence[Tensor],
+        numbers: Sequence[Tensor],
+        *operands: Tensor,
+    ) -> Tensor:
+        ctx.plans, ctx.count = plans, len(values)
+        ctx.save_for_backward(*values, *numbers[1:])
+        return values[-1].log().clamp_(max=0.0).to(operands[0].dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        values, others = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        share = grad / values[-1]
+        grads: list[Tensor] = []
+        for plan, before, other in zip(ctx.plans[::-1], values[-2::-1], others[::-1], strict=True):
+            share, shared = _gradients(before, other, share, plan)
+            grads.append(shared)
+        grads.append(share)
+        numbers = (values[0], *others)
+        together = torch.cat(grads[::-1]).mul_(torch.cat(numbers)).to(grad.dtype)
+        return (None, None, None, *together.split([part.shape[0] for part in numbers]))
+
+
+def _sums(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
+    return _convolve(a, b) if plan.convolution else _multiply_out(a, b, plan)
+
+
+def _gradients(a: Tensor, b: Tensor, grad: Tensor, plan: Contraction) -> tuple[Tensor, Tensor]:
+    backward = _convolution_gradients if plan.convolution else _product_gradients
+    return backward(a, b, grad, plan)
+
+
+# -- sums of integers ------------------------------------------------------------------------------
+
+
+def windows(x: Tensor, depth: int, width: int) -> Tensor:
+    """(depth, width, r) view with element [d, w] = x[d + w]."""
+    x = x.contiguous()
+    rows = x.shape[1]
+    return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
+
+
+def _convolve(a: Tensor, b: Tensor) -> Tensor:
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    depth, width = b.shape[0], a.shape[0] + b.shape[0] - 1
+    padded = F.pad(a, (0, 0, depth - 1, depth - 1))
+    return (windows(padded, depth, width) * b.flip(0)[:, None]).sum(0)
+
+
+def _convolution_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
+) -> tuple[Tensor, Tensor]:
+    if a.shape[0] < b.shape[0]:
+        grad_b, grad_a = _convolution_gradients(b, a, grad, plan)
+        return grad_a, grad_b
+    shares = windows(grad, b.shape[0], a.shape[0])
+    return (shares * b[:, None]).sum(0), (shares * a).sum(1)
+
+
+# -- all pairs, grouped ----------------------------------------------------------------------------
+
+
+def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
+    rows = a.shape[1]
+    step, group_of = _step(b), plan.groups_on(a.device)
+    sums = a.new_zeros(plan.groups, rows)
+    for start in range(0, len(a), step):
+        products = (a[start : start + step, None] * b).view(-1, rows)
+        sums.index_add_(0, group_of[start * len(b) : (start + step) * len(b)], products)
+    return sums
+
+
+def _product_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
+) -> tuple[Tensor, Tensor]:
+    """Nothing to scatter here: the combinations of each symbol stand side by side."""
+    step, group_of = _step(b), plan.groups_on(a.device)
+    grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
+    for start in range(0, len(a), step):
+        some = slice(start, start + step)
+        groups = group_of[start * len(b) : (start + step) * len(b)]
+        shares = grad.index_select(0, groups).view(-1, *b.shape)
+        torch.sum(shares * b, 1, out=grad_a[some])
+        grad_b += shares.mul_(a[some, None]).sum(0)
+    return grad_a, grad_b
+
+
+def _step(b: Tensor) -> int:
+    """How many symbols of the first operand are worked on at once."""
+    return max(1, _IN_CACHE // max(1, b.numel()))

@@ -1,0 +1,197 @@
+"""Folds over many operands: computed at once when they are read, and the same as step by step."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin.contraction import Contraction, Convolution
+from dolphin.deferred import Deferred
+from dolphin.provenance.chains import plain_chain
+
+
+def add(x, y):
+    return x + y
+
+
+def multiply(x, y):
+    return x * y
+
+
+def fold(function, digits, *, at_once):
+    """All steps at once, or every step read before the next."""
+    total = digits[0]
+    for digit in digits[1:]:
+        total = dl.apply(total, digit, function)
+        assert isinstance(total._made, Deferred)
+        if not at_once:
+            dl.get_probs(total)
+    return total
+
+
+def digits_of(logits, count=10):
+    return [dl.Distribution.from_logits(part, range(count)) for part in logits.unbind(1)]
+
+
+def log_fold(function, logits):
+    """The definition, in double precision and log space, by plain torch and Python."""
+    table = dict(enumerate(logits[:, 0].double().log_softmax(1).unbind(1)))
+    for place in range(1, logits.shape[1]):
+        other = logits[:, place].double().log_softmax(1).unbind(1)
+        terms: dict[int, list[torch.Tensor]] = {}
+        for x, p in table.items():
+            for y, q in enumerate(other):
+                terms.setdefault(function(x, y), []).append(p + q)
+        table = {symbol: torch.stack(logs).logsumexp(0) for symbol, logs in terms.items()}
+    return table
+
+
+@pytest.mark.parametrize("function", [add, multiply])
+@pytest.mark.parametrize("scale", [1.0, 8.0, 30.0, 300.0], ids=lambda s: f"scale {s:g}")
+def test_a_fold_is_the_definition(function, scale):
+    """Early in training, confident (double precision), and beyond any float (logarithms)."""
+    logits = (torch.randn(3, 5, 10) * scale).requires_grad_()
+    expected = log_fold(function, logits)
+    found = dl.get_logits(fold(function, digits_of(logits), at_once=True), symbols=expected)
+    wanted = torch.stack(list(expected.values()), 1)
+    torch.testing.assert_close(found.double(), wanted.clamp(min=-1e4), rtol=1e-4, atol=1e-4)
+    weights = torch.rand(wanted.shape[1])
+    (gradient,) = torch.autograd.grad((found * weights).mean(), logits, retain_graph=True)
+    (right,) = torch.autograd.grad((wanted.clamp(min=-1e4) * weights).mean(), logits)
+    torch.testing.assert_close(gradient, right, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("function", [add, multiply])
+def test_at_once_and_step_by_step(function):
+    logits = torch.randn(4, 40 if function is add else 5, 10).requires_grad_()
+    results = []
+    for at_once in (True, False):
+        total = fold(function, digits_of(logits), at_once=at_once)
+        loss = -dl.get_logits(total)[:, 3].sum()
+        results.append((dl.get_probs(total), *torch.autograd.grad(loss, logits)))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_gradients_by_finite_differences():
+    def program(*operands):
+        total = functools.reduce(
+            lambda t, x: dl.apply(t, dl.Distribution.from_logits(x, range(3)), add), operands[1:],
+            dl.Distribution.from_logits(operands[0], range(3)),
+        )  # fmt: skip
+        return dl.get_logits(dl.apply(total, total, multiply))
+
+    inputs = tuple(torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradcheck(program, inputs)
+
+
+def test_operands_of_one_row_take_part_in_all_rows():
+    one = torch.randn(1, 4).requires_grad_()
+    many = torch.randn(5, 2, 4).requires_grad_()
+    parts = [dl.Distribution.from_logits(x, range(4)) for x in (many[:, 0], one, many[:, 1])]
+    total = functools.reduce(lambda t, d: dl.apply(t, d, add), parts)
+    spread = [one.expand(5, 4), many[:, 0], many[:, 1]]
+    same = fold(add, [dl.Distribution.from_logits(x, range(4)) for x in spread], at_once=False)
+    torch.testing.assert_close(dl.get_probs(total), dl.get_probs(same))
+    dl.get_logits(total)[:, 2].sum().backward()
+    assert one.grad is not None and (one.grad != 0).all()
+
+
+def test_the_gradient_mode_is_that_of_the_operation():
+    d = dl.Distribution.from_logits(torch.randn(2, 3, requires_grad=True), range(3))
+    with torch.no_grad():
+        without = dl.apply(d, d, add)
+    total = dl.apply(without, d, add)
+    with torch.no_grad():
+        assert dl.get_probs(total).requires_grad is False
+    assert not dl.get_probs(without).requires_grad
+    assert dl.get_logits(total).requires_grad
+    fresh = dl.apply(d, d, add)
+    with torch.no_grad():
+        fresh.argmax()
+    assert dl.get_probs(fresh).requires_grad
+
+
+def test_a_step_that_is_used_twice_is_computed_once():
+    d = dl.Distribution.from_logits(torch.randn(2, 3), range(3))
+    twice = dl.apply(d, d, add)
+    first, second = dl.apply(twice, d, add), dl.apply(twice, d, multiply)
+    assert not isinstance(twice._made, Deferred)
+    doubled = d
+    for _ in range(5):
+        doubled = dl.apply(doubled, doubled, add)
+    assert doubled._made.length == 1  # not 32 operands, but five steps
+    assert dl.get_probs(doubled).sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
+    for d in (first, second):
+        assert dl.get_probs(d).sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_steps_can_be_read_in_any_order():
+    logits = torch.randn(2, 6, 10)
+    digits = digits_of(logits)
+    steps = [digits[0]]
+    for digit in digits[1:]:
+        steps.append(dl.apply(steps[-1], digit, add))
+    expected = [dl.get_probs(fold(add, digits[:n], at_once=False)) for n in range(1, 7)]
+    for place in (5, 0, 3, 4, 1, 2):
+        torch.testing.assert_close(dl.get_probs(steps[place]), expected[place])
+
+
+def test_sums_above_one_are_clipped_as_ever():
+    p = torch.tensor([[0.9, 0.8], [0.2, 0.3]]).requires_grad_()
+    d = dl.Distribution(p, [0, 1], exclusive=False)
+    total = dl.apply(dl.apply(d, d, add), d, multiply)
+    probs = dl.get_probs(total, symbols=[0, 1, 2])
+    first = torch.stack([p[:, 0] ** 2, (2 * p[:, 0] * p[:, 1]).clamp(max=1), p[:, 1] ** 2], 1)
+    zero = (first.sum(1) * p[:, 0] + first[:, 0] * p[:, 1]).clamp(max=1)
+    wanted = torch.stack([zero, first[:, 1] * p[:, 1], first[:, 2] * p[:, 1]], 1)
+    torch.testing.assert_close(probs, wanted)
+    (found,) = torch.autograd.grad(probs[:, 1].sum(), p, retain_graph=True)
+    (right,) = torch.autograd.grad(wanted[:, 1].sum(), p)
+    torch.testing.assert_close(found, right)
+
+
+def test_a_chain_says_when_numbers_do_not_allow_it():
+    plan = Convolution((2, 2))
+    fine = torch.tensor([[0.25], [0.75]]).log()
+    assert plain_chain([fine, fine], [plan]) is not None
+    small = torch.tensor([[0.0], [-100.0]])
+    found = plain_chain([small, fine], [plan])  # in double precision
+    assert found is not None
+    torch.testing.assert_close(found[2], fine[1] - 100)
+    assert plain_chain([small * 10, fine], [plan]) is None
+    assert plain_chain([torch.zeros(2, 1), fine], [plan]) is None  # 2 in all
+
+
+def test_what_was_read_holds_on_to_nothing():
+    d = dl.Distribution.from_logits(torch.randn(2, 3), range(3))
+    middle = dl.apply(d, d, add)
+    total = dl.apply(middle, d, add)
+    gone = weakref.ref(middle)
+    del middle
+    dl.get_probs(total)
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("function", [add, multiply])
+def test_other_provenances_take_one_step_after_the_other(function):
+    probs = torch.rand(2, 4).softmax(1)
+    for provenance in (dl.TopKProofs(k=3), dl.get_provenance("min-max")):
+        d = dl.Distribution(probs, range(4), provenance=provenance)
+        assert not isinstance(dl.apply(d, d, function)._made, Deferred)
+
+
+def test_whole_products_keep_every_group():
+    group_of = torch.tensor([0, 1, 1, 2, 0, 2]).numpy()
+    indices = [torch.tensor(i).numpy() for i in ([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1])]
+    plan = Contraction(indices, group_of, 3, (3, 2))
+    a, b = torch.rand(3, 2).softmax(0), torch.rand(2, 2).softmax(0)
+    found = plain_chain([a.log(), b.log()], [plan])
+    products = (a[:, None] * b).view(6, 2)
+    wanted = torch.zeros(3, 2).index_add_(0, torch.tensor(group_of), products).log()
+    torch.testing.assert_close(found, wanted)
