@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin import deferred
 from dolphin.contraction import Contraction, Convolution
 from dolphin.deferred import Deferred
 from dolphin.provenance.chains import plain_chain
@@ -178,12 +179,56 @@ def test_what_was_read_holds_on_to_nothing():
     assert gone() is None
 
 
+def test_a_provenance_that_gains_nothing_does_not_wait():
+    d = dl.Distribution(torch.rand(2, 4), range(4), provenance=dl.get_provenance("min-max"))
+    assert not isinstance(dl.apply(d, d, add)._made, Deferred)
+
+
 @pytest.mark.parametrize("function", [add, multiply])
-def test_other_provenances_take_one_step_after_the_other(function):
-    probs = torch.rand(2, 4).softmax(1)
-    for provenance in (dl.TopKProofs(k=3), dl.get_provenance("min-max")):
-        d = dl.Distribution(probs, range(4), provenance=provenance)
-        assert not isinstance(dl.apply(d, d, function)._made, Deferred)
+@pytest.mark.parametrize(
+    "provenance", [dl.DAMP(), dl.TopKProofs(k=3), dl.TopKProofs(k=2, wmc="exact")], ids=repr
+)
+def test_one_symbol_a_row_is_what_reading_all_gives(provenance, function, monkeypatch):
+    """With few combinations looked at; targets that can't be reached among them."""
+    monkeypatch.setattr(type(provenance), "few", 0)
+    monkeypatch.setattr(deferred, "_FEW_OF", 0)
+    logits = torch.randn(4, 3, 6).requires_grad_()
+    targets = [5, 10**6, 0, 12]
+    results = []
+    for reads_all in (False, True):
+        with dl.using(provenance):
+            total = fold(function, digits_of(logits, 6), at_once=True)
+        if reads_all:
+            dl.get_probs(total)
+        loss = dl.nll_loss(total, targets, reduction="none")
+        assert isinstance(total._made, Deferred) is not reads_all
+        results.append((loss, *torch.autograd.grad(loss.sum(), logits)))
+    torch.testing.assert_close(results[0], results[1])
+    assert results[0][0][1] > 60  # can't be reached
+
+
+def test_one_symbol_a_row_of_operands_that_are_the_same_in_all_rows(monkeypatch):
+    monkeypatch.setattr(dl.DAMP, "few", 0)
+    monkeypatch.setattr(deferred, "_FEW_OF", 0)
+    one = dl.Distribution([0.2, 0.3, 0.5], range(3))
+    many = dl.Distribution(torch.tensor([[0.1, 0.9], [0.4, 0.6]]), range(2))
+    for pair in ((one, many), (many, one)):
+        found = dl.apply(*pair, add).prob_of([1, 3])
+        assert found.tolist() == pytest.approx([0.2 * 0.9 + 0.3 * 0.1, 0.5 * 0.6])
+
+
+def test_a_label_costs_only_its_own_combinations():
+    """Every sum of two wide operands would be 9 million products a row."""
+    p = torch.rand(2, 3000, dtype=torch.float64).softmax(1).requires_grad_()
+    d, e = (dl.Distribution(numbers, range(3000)) for numbers in (p, p.flip(1)))
+    total = dl.apply(d, e, add)
+    found = total.prob_of([0, 4000])
+    assert isinstance(total._made, Deferred)
+    wanted = [
+        p[0, 0] * p[0, 2999],
+        sum(p[1, i] * p[1, 2999 - (4000 - i)] for i in range(1001, 3000)),
+    ]
+    torch.testing.assert_close(found, torch.stack(wanted))
 
 
 def test_whole_products_keep_every_group():

@@ -40,7 +40,7 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
     skipped = [d._certain() for d in operands]
     if all(d._shared() for d in operands):
         plan = make_plan(task, domains, skipped)
-        if mask is None and active_profile() is None and _worth_waiting(plan, operands):
+        if mask is None and _worth_waiting(plan, operands):
             waiting = Deferred(operands[0], plan.contraction, operands[1]._tags)
             return Distribution._make(plan.domain, waiting, provenance, batch)
         tags = [d._tags for d in operands if d._tags is not None]
@@ -60,14 +60,14 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
 
 
 def _worth_waiting(plan: Plan, operands: Sequence[Distribution]) -> bool:
-    """Are the tags better computed together with those of the operations that follow?"""
-    if len(operands) != 2 or plan.contraction.sizes is None:
+    """Are the tags better computed when somebody reads them?"""
+    if len(operands) != 2 or plan.contraction.sizes is None or active_profile() is not None:
+        return False
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return False
     first, second = operands
     like = second._tags if isinstance(first._made, Deferred) else first._tags
-    if torch.is_inference_mode_enabled():
-        return False
-    return first._provenance.chains(plan.contraction, [like, second._tags])
+    return first._provenance.waits(plan.contraction, [like, second._tags])
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:

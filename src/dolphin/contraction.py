@@ -119,6 +119,7 @@ class Contraction:
 
     def _prepare(self) -> None:
         self._selection: Index | None = None
+        self._ordered: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
@@ -144,10 +145,25 @@ class Contraction:
             self._made = self._make_layout()
         return self._made
 
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How many combinations each group has, where they start in `order`, and the order."""
+        if self._ordered is None:
+            counts = np.bincount(self.group_of, minlength=self.groups)
+            order = np.argsort(self.group_of, kind="stable")
+            self._ordered = (counts, np.cumsum(counts) - counts, order)
+        return self._ordered
+
+    def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """The combinations of some groups (-1: none): whose they are, and where in each operand."""
+        counts, starts, order = self._sorted()
+        number = np.where(wanted >= 0, counts[wanted], 0)
+        whose = np.repeat(np.arange(len(wanted)), number)
+        within = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
+        chosen = order[starts[wanted][whose] + within]
+        return whose, tuple(index[chosen] for index in self.indices)
+
     def _make_layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
-        counts = np.bincount(self.group_of, minlength=self.groups)
-        order = np.argsort(self.group_of, kind="stable")
-        starts = np.cumsum(counts) - counts
+        counts, starts, order = self._sorted()
         largest = int(counts.max(initial=0))
         filled = bool((counts > 0).all())
         if self.groups and filled and largest * self.groups <= 2 * self.combinations + 4096:
@@ -238,6 +254,14 @@ class Convolution(Contraction):
     @property
     def selection(self) -> None:
         return None
+
+    def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        first = np.maximum(0, wanted - self.sizes[1] + 1)
+        last = np.minimum(wanted, self.sizes[0] - 1)
+        number = np.maximum(0, last - first + 1)
+        whose = np.repeat(np.arange(len(wanted)), number)
+        left = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number - first, number)
+        return whose, (left, wanted[whose] - left)
 
     @property
     def combinations(self) -> int:

@@ -1,14 +1,15 @@
 """Tags that are computed when somebody reads them.
 
-A fold over many operands makes tags that only the next step reads. A provenance that can compute
-such a chain at once (`Provenance.chains`) gets it at once, when the last of them is read. What a
-chain gives is what its steps give one after the other.
+A fold over many operands makes tags that only the next step reads: a provenance that can compute
+such a chain at once gets it at once, when the last of them is read. And where only one symbol a row
+is read, the label's, only its combinations are made in the last step. Results are the same.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from dolphin.contraction import Contraction
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dolphin.distribution import Distribution
 
 _LONGEST = 32  # steps of a chain
+_FEW_OF = 32  # few combinations are at most one in so many
 
 
 class Deferred:
@@ -53,3 +55,21 @@ class Deferred:
             at = known
         with torch.set_grad_enabled(self.gradients):
             return self.before._provenance.contract_chain(known, steps[::-1])
+
+    def only(self, wanted: np.ndarray) -> Tags | None:
+        """The tag of one symbol a row, flattened; None if all tags may as well be computed."""
+        provenance, batch = self.before._provenance, len(wanted)
+        every = self.contraction.combinations * batch
+        if every < provenance.few:
+            return None
+        row, places = self.contraction.members(wanted)
+        if len(row) * _FEW_OF > every:
+            return None
+        operands, indices = [], []
+        for tags, place in zip((self.before._tags, self.other), places, strict=True):
+            rows = provenance.describe(tags)[1]
+            width = self.contraction.sizes[len(operands)]
+            operands.append(provenance.flatten(tags, rows))
+            indices.append(row * width + place if rows > 1 else place)
+        with torch.set_grad_enabled(self.gradients):
+            return provenance.contract(operands, Contraction(indices, row, batch))

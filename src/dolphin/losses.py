@@ -72,6 +72,7 @@ def bce_loss(
     tensor([ 0.5754, 70.4638])
     """
     _check("bce_loss", distribution, reduction)
+    distribution._tags_like()  # all of them are read below
     up = _reachable(distribution, "bce_loss", targets, match)
     if distribution._width() == 0:
         return _reduce(-up, reduction)

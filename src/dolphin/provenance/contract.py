@@ -116,9 +116,15 @@ class Provenance(abc.ABC):
     def contract(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
         """⊕ over each group of ⊗ over the operands (see `Contraction`)."""
 
-    def chains(self, plan: Contraction, operands: Sequence[Tags]) -> bool:
-        """Is it worth waiting for what follows on this contraction, to compute it all at once?"""
+    def waits(self, plan: Contraction, operands: Sequence[Tags]) -> bool:
+        """Is this contraction better put off until somebody reads the result?
+
+        Then it may be one of a chain (`contract_chain`), or only a few symbols are read of it.
+        """
         return False
+
+    few = 0
+    """Combinations, over all rows, from which on it pays to make only those that are read."""
 
     def contract_chain(self, first: Tags, steps: Sequence[tuple[Contraction, Tags]]) -> Tags:
         """Contractions one after the other, each of the tags so far and one more operand."""

@@ -163,9 +163,9 @@ def _add_products(
             continue
         parts = torch.bmm(some, matrix[:, :, low * span : high * span])
         parts = parts.view(rows, count, high - low, span)
-        parts.mul_(weight[:, start : start + count, low:high, None])
-        diagonals = _skew(parts, 0.0).sum(1)
-        pieces[:, start + low : start + low + diagonals.shape[1]] += diagonals
+        for number, part in enumerate(parts.unbind(1), start):
+            weights = weight[:, number, low:high, None]
+            pieces[:, number + low : number + high].addcmul_(part, weights)
 
 
 def _skew(parts: Tensor, fill: float) -> Tensor:

@@ -92,7 +92,7 @@ class DAMP(TensorProvenance):
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
         spread = _spread(operands)
-        if self.chains(plan, operands):
+        if self._is_plain(plan, operands):
             made = plain_chain(spread, [plan])
             if made is not None:
                 return made
@@ -104,16 +104,25 @@ class DAMP(TensorProvenance):
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
-    def chains(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
-        if plan.sizes is None or len(operands) != 2 or not reading_is_free(operands[0]):
+    few = 2_000_000
+
+    def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+        return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
+
+    def _is_plain(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+        """Are plain numbers worth a try? Large convolutions are faster in blocks."""
+        if not self.waits(plan, operands):
             return False
         rows = max(tags.shape[1] for tags in operands)
         return not plan.convolution or plan.combinations * rows <= _LARGEST_PLAIN_CONVOLUTION
 
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
         operands = [first, *(other for _, other in steps)]
-        made = plain_chain(_spread(operands), [plan for plan, _ in steps])
-        return super().contract_chain(first, steps) if made is None else made
+        if all(self._is_plain(plan, operands[:2]) for plan, _ in steps):
+            made = plain_chain(_spread(operands), [plan for plan, _ in steps])
+            if made is not None:
+                return made
+        return super().contract_chain(first, steps)
 
 
 def _spread(operands: Sequence[Tensor]) -> list[Tensor]:

@@ -132,6 +132,11 @@ class TopKProofs(Provenance):
         joined = replace(proofs.concat(found), disjoint=search.disjoint)
         return joined if plan.position is None else self.select(joined, plan.position)
 
+    few = 20_000
+
+    def waits(self, plan: Contraction, operands: Sequence[Proofs]) -> bool:
+        return plan.sizes is not None and len(operands) == 2
+
     def _none(self, operands: Sequence[Proofs], search: Search, n: int) -> Proofs:
         scores = operands[0].scores.new_full((1, n, search.rows), NO_PROOF)
         patterns = operands[0].patterns.new_zeros(search.layout.words, 1, n, 1)
