@@ -217,6 +217,25 @@ def test_one_symbol_a_row_of_operands_that_are_the_same_in_all_rows(monkeypatch)
         assert found.tolist() == pytest.approx([0.2 * 0.9 + 0.3 * 0.1, 0.5 * 0.6])
 
 
+@pytest.mark.parametrize("function", [add, multiply])
+@pytest.mark.parametrize("scale", [1.0, 40.0, 400.0], ids=lambda s: f"scale {s:g}")
+def test_the_label_of_a_confident_network(function, scale):
+    """Everything but the label is next to impossible; only the label matters for the range."""
+    right = torch.tensor([[3, 1, 4], [2, 7, 1]])
+    for wrong in (False, True):
+        logits = torch.randn(2, 3, 10)
+        logits.scatter_(2, right[:, :, None], scale)
+        logits.requires_grad_()
+        targets = [int(functools.reduce(function, row)) + 2 * wrong for row in right.tolist()]
+        loss = dl.nll_loss(fold(function, digits_of(logits), at_once=True), targets)
+        expected = log_fold(function, logits)
+        wanted = -torch.stack([expected[t][row] for row, t in enumerate(targets)]).mean()
+        torch.testing.assert_close(loss.double(), wanted, rtol=1e-4, atol=1e-5)
+        (found,) = torch.autograd.grad(loss, logits)
+        (gradient,) = torch.autograd.grad(wanted, logits)
+        torch.testing.assert_close(found, gradient, rtol=1e-3, atol=1e-5)
+
+
 def test_a_label_costs_only_its_own_combinations():
     """Every sum of two wide operands would be 9 million products a row."""
     p = torch.rand(2, 3000, dtype=torch.float64).softmax(1).requires_grad_()

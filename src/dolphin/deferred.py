@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dolphin.contraction import Contraction
 from dolphin.provenance.contract import Tags
@@ -46,18 +47,32 @@ class Deferred:
 
     def compute(self) -> Tags:
         """The tags, in one go from the last ones that are known."""
+        with torch.set_grad_enabled(self.gradients):
+            return self.before._provenance.contract_chain(*self._chain())
+
+    def _chain(self) -> tuple[Tags, list[tuple[Contraction, Tags]]]:
+        """The last tags that are known, and the steps from there to here."""
         steps, at = [], self
         while True:
             steps.append((at.contraction, at.other))
             known = at.before._made
             if not isinstance(known, Deferred):
-                break
+                return known, steps[::-1]
             at = known
-        with torch.set_grad_enabled(self.gradients):
-            return self.before._provenance.contract_chain(known, steps[::-1])
 
-    def only(self, wanted: np.ndarray) -> Tags | None:
-        """The tag of one symbol a row, flattened; None if all tags may as well be computed."""
+    def read(self, wanted: np.ndarray) -> Tensor | None:
+        """Log-probabilities of one symbol a row; None if all tags may as well be computed."""
+        provenance = self.before._provenance
+        with torch.set_grad_enabled(self.gradients):
+            alone = self._only(wanted)
+            if alone is not None:
+                return provenance.log_probs(alone).view(-1)
+            if wanted.min() < 0:  # a symbol that is not there
+                return None
+            return provenance.read_chain(*self._chain(), wanted)
+
+    def _only(self, wanted: np.ndarray) -> Tags | None:
+        """The tag of one symbol a row, flattened, if it is made of few of all combinations."""
         provenance, batch = self.before._provenance, len(wanted)
         every = self.contraction.combinations * batch
         if every < provenance.few:
@@ -66,10 +81,9 @@ class Deferred:
         if len(row) * _FEW_OF > every:
             return None
         operands, indices = [], []
-        for tags, place in zip((self.before._tags, self.other), places, strict=True):
+        both = (self.before._tags, self.other)
+        for tags, place, width in zip(both, places, self.contraction.sizes or (), strict=True):
             rows = provenance.describe(tags)[1]
-            width = self.contraction.sizes[len(operands)]
             operands.append(provenance.flatten(tags, rows))
             indices.append(row * width + place if rows > 1 else place)
-        with torch.set_grad_enabled(self.gradients):
-            return provenance.contract(operands, Contraction(indices, row, batch))
+        return provenance.contract(operands, Contraction(indices, row, batch))

@@ -323,9 +323,9 @@ class Distribution(Operators):
         """(B,) log-probability of each row's target; `ZERO` where no symbol is the target."""
         targets = read_targets(operation, targets, self._batch)
         if match is None and isinstance(self._made, Deferred):
-            alone = self._made.only(self._target_places(targets))
-            if alone is not None:
-                return self._provenance.log_probs(alone).view(-1)
+            read = self._made.read(self._target_places(targets))
+            if read is not None:
+                return read
         if match is None and self._shared() and isinstance(self._provenance, TensorProvenance):
             logs = self._provenance.log_probs(self._tags_like())
             places = self._target_places(targets)

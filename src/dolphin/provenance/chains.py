@@ -22,27 +22,34 @@ from dolphin.provenance.numbers import floor, rounding
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
 
 
-def plain_chain(operands: Sequence[Tensor], plans: Sequence[Contraction]) -> Tensor | None:
+def plain_chain(
+    operands: Sequence[Tensor], plans: Sequence[Contraction], wanted: Tensor | None = None
+) -> Tensor | None:
     """Fold logarithms (n_i, r) with plans over all pairs; None where numbers don't allow it.
 
-    Numbers are plain in between: in the precision of the operands if nothing can underflow there,
-    else in double precision. None if that is not enough either, or if a sum passes 1.
+    Numbers are plain in between, in the precision of the operands, or in double precision if that
+    is not enough. They don't allow it if double precision is not enough either, or if sums may
+    pass 1. With `wanted` only the symbol at place wanted[row] of each row is read, (r,), and only
+    there underflow matters: in a trained network all but the label may be next to impossible.
     """
     with torch.no_grad():
         logs = torch.cat([operand.detach() for operand in operands])
-        lowest = logs.amin().item() * len(operands) if logs.numel() else 0.0
-        dtype = logs.dtype
-        if lowest < math.log(floor(dtype)):
-            dtype = torch.float64
-            if lowest < math.log(floor(dtype)):
-                return None
-        numbers = logs.to(dtype).exp_().split([operand.shape[0] for operand in operands])
-        if not _within_one(numbers):
+        sizes = [operand.shape[0] for operand in operands]
+        plain = logs.exp()
+        if logs.numel() == 0 or not _within_one(plain.split(sizes)):
             return None
-        values = [numbers[0]]
-        for plan, other in zip(plans, numbers[1:], strict=True):
-            values.append(_sums(values[-1], other, plan))
-    return _Chain.apply(plans, values, numbers, *operands)  # type: ignore[no-any-return]
+        lowest = logs.amin().item() * len(operands)  # no product is smaller
+        for dtype in dict.fromkeys((logs.dtype, torch.float64)):
+            if wanted is None and lowest < math.log(floor(dtype)):
+                continue
+            numbers = (plain if dtype == plain.dtype else logs.double().exp_()).split(sizes)
+            values = _folded(numbers, plans)
+            read = values[-1] if wanted is None else values[-1].gather(0, wanted[None])[0]
+            if wanted is None or read.amin().item() >= floor(dtype):
+                break
+        else:
+            return None
+    return _Chain.apply(plans, values, numbers, wanted, read, *operands)  # type: ignore[no-any-return]
 
 
 def _within_one(numbers: Sequence[Tensor]) -> bool:
@@ -52,8 +59,16 @@ def _within_one(numbers: Sequence[Tensor]) -> bool:
     return most <= 1.0 + rounding(numbers[0].dtype) / len(numbers)
 
 
+def _folded(numbers: Sequence[Tensor], plans: Sequence[Contraction]) -> list[Tensor]:
+    """The first operand, and what comes out of each step."""
+    values = [numbers[0]]
+    for plan, other in zip(plans, numbers[1:], strict=True):
+        values.append(_sums(values[-1], other, plan))
+    return values
+
+
 class _Chain(torch.autograd.Function):
-    """The logarithm of the last of `values`, all of which are known beforehand."""
+    """The logarithm of `read`: the last of `values`, or some of it. All is known beforehand."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -61,17 +76,22 @@ class _Chain(torch.autograd.Function):
         plans: Sequence[Contraction],
         values: Sequence[Tensor],
         numbers: Sequence[Tensor],
+        wanted: Tensor | None,
+        read: Tensor,
         *operands: Tensor,
     ) -> Tensor:
-        ctx.plans, ctx.count = plans, len(values)
-        ctx.save_for_backward(*values, *numbers[1:])
-        return values[-1].log().clamp_(max=0.0).to(operands[0].dtype)
+        ctx.plans, ctx.count, ctx.wanted = plans, len(values), wanted
+        ctx.save_for_backward(read, *values, *numbers[1:])
+        return read.log().clamp_(max=0.0).to(operands[0].dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        values, others = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        share = grad / values[-1]
+        read, *saved = ctx.saved_tensors
+        values, others = saved[: ctx.count], saved[ctx.count :]
+        share = grad / read
+        if ctx.wanted is not None:
+            share = torch.zeros_like(values[-1]).scatter_(0, ctx.wanted[None], share[None])
         grads: list[Tensor] = []
         for plan, before, other in zip(ctx.plans[::-1], values[-2::-1], others[::-1], strict=True):
             share, shared = _gradients(before, other, share, plan)
@@ -79,7 +99,8 @@ class _Chain(torch.autograd.Function):
         grads.append(share)
         numbers = (values[0], *others)
         together = torch.cat(grads[::-1]).mul_(torch.cat(numbers)).to(grad.dtype)
-        return (None, None, None, *together.split([part.shape[0] for part in numbers]))
+        parts = together.split([part.shape[0] for part in numbers])
+        return (None, None, None, None, None, *parts)
 
 
 def _sums(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:

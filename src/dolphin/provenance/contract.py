@@ -15,6 +15,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -132,6 +133,15 @@ class Provenance(abc.ABC):
         for plan, other in steps:
             tags = self.contract([tags, other], plan)
         return tags
+
+    def read_chain(
+        self, first: Tags, steps: Sequence[tuple[Contraction, Tags]], wanted: np.ndarray
+    ) -> Tensor | None:
+        """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
+
+        None if there is no faster way than to compute all of it.
+        """
+        return None
 
     def negate(self, tags: Tags) -> Tags:
         from dolphin.provenance import names_with_negation

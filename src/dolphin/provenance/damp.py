@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dolphin.config import current_settings
-from dolphin.contraction import BucketTensors, Contraction
+from dolphin.contraction import BucketTensors, Contraction, to_device
 from dolphin.errors import InputError
 from dolphin.provenance.chains import plain_chain
 from dolphin.provenance.contract import Facts, TensorProvenance
@@ -117,12 +118,23 @@ class DAMP(TensorProvenance):
         return not plan.convolution or plan.combinations * rows <= _LARGEST_PLAIN_CONVOLUTION
 
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
-        operands = [first, *(other for _, other in steps)]
-        if all(self._is_plain(plan, operands[:2]) for plan, _ in steps):
-            made = plain_chain(_spread(operands), [plan for plan, _ in steps])
-            if made is not None:
-                return made
-        return super().contract_chain(first, steps)
+        made = self._plain_chain(first, steps, None)
+        return super().contract_chain(first, steps) if made is None else made
+
+    def read_chain(
+        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: np.ndarray
+    ) -> Tensor | None:
+        return self._plain_chain(first, steps, to_device(wanted, first.device))
+
+    def _plain_chain(
+        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: Tensor | None
+    ) -> Tensor | None:
+        operands = _spread([first, *(other for _, other in steps)])
+        if wanted is not None and operands[0].shape[1] != len(wanted):
+            return None
+        if not all(self._is_plain(plan, operands[:2]) for plan, _ in steps):
+            return None
+        return plain_chain(operands, [plan for plan, _ in steps], wanted)
 
 
 def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
