@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -82,8 +83,24 @@ def test_all_operations_appear():
         dl.negate(d)
         dl.get_probs(d)
         dl.get_logits(d)
+        dl.nll_loss(d, [0, 1])
+        dl.bce_loss(d, [0, 1])
+        d.prob_of([0, 1])
+        d.argmax()
     names = {entry.operation for entry in seen.entries}
-    assert names == {"apply_if", "union", "sample", "negate", "get_probs", "get_logits"}
+    assert names == {
+        "apply_if", "union", "sample", "negate", "get_probs", "get_logits", "nll_loss", "bce_loss",
+        "prob_of", "argmax",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_calls_of_match_are_calls_of_functions(per_row):
+    d = dl.Distribution(torch.full((2, 4), 0.25), range(4))
+    d = dl.sample(d, 3) if per_row else d
+    with dl.profile() as seen:
+        d.prob_of([0, 1], match=math.isclose)
+    assert seen.total.function_calls == (6 if per_row else 8)
 
 
 def test_methods_and_operators_are_operations_too():

@@ -17,6 +17,7 @@ from dolphin.errors import InputError, listing, shorten
 from dolphin.functions import ABSENT
 from dolphin.operators import Operators
 from dolphin.plans import Domain, RowSymbols, caches, group_rows
+from dolphin.profiling import profiled
 from dolphin.provenance.contract import Facts, Provenance, Tags, TensorProvenance
 from dolphin.provenance.numbers import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.reading import columns, matching, read_targets
@@ -359,6 +360,7 @@ class Distribution(Operators):
         hits = classes == wanted[:, None]
         return np.where(hits.any(1), hits.argmax(1), -1)
 
+    @profiled(tags=True)
     def prob_of(
         self, targets: Sequence[Any], match: Callable[[Any, Any], Any] | None = None
     ) -> Tensor:
@@ -373,6 +375,7 @@ class Distribution(Operators):
         """
         return prob_of_log(self._log_prob_of("prob_of", targets, match))
 
+    @profiled(tags=True)
     def argmax(self, default: Any = _RAISE) -> list[Any]:
         """The likeliest symbol of each row; `default` for a row without any.
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
+from dolphin.profiling import profiled
 from dolphin.provenance.numbers import floor, reading_is_free
 from dolphin.reading import matching, read_targets
 from dolphin.symbols import Symbols
@@ -26,6 +27,7 @@ Match = Callable[[Any, Any], Any]
 Reduction = Literal["mean", "sum", "none"]
 
 
+@profiled(tags=True)
 def nll_loss(
     distribution: Distribution,
     targets: Sequence[Any] | Tensor,
@@ -52,6 +54,7 @@ def nll_loss(
     return _reduce(-_reachable(distribution, "nll_loss", targets, match), reduction)
 
 
+@profiled(tags=True)
 def bce_loss(
     distribution: Distribution,
     targets: Sequence[Any] | Tensor,

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from dolphin.contraction import Index
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
+from dolphin.functions import ABSENT
 from dolphin.plans import Domain
+from dolphin.profiling import active_profile
 from dolphin.symbols import Symbols
 
 
@@ -33,6 +35,20 @@ def matching(
     operation: str, domain: Domain, targets: Sequence[Any], match: Callable[[Any, Any], Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and places of the symbols that match their row's target."""
+    active = active_profile()
+    if active is None:
+        return _matching(operation, domain, targets, match)
+    if isinstance(domain, Symbols):
+        calls = len(domain) * len(targets)
+    else:
+        calls = int((domain.numbers != ABSENT).sum())
+    with active.functions(calls):
+        return _matching(operation, domain, targets, match)
+
+
+def _matching(
+    operation: str, domain: Domain, targets: Sequence[Any], match: Callable[[Any, Any], Any]
+) -> tuple[np.ndarray, np.ndarray]:
     rows, places = [], []
     for row, target in enumerate(targets):
         members = domain.members if isinstance(domain, Symbols) else domain.row(row)

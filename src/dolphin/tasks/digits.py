@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -221,3 +221,28 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
             )
         ]
         return [*lines, f"result: {self.answers(outputs, batch)[0]}"]
+
+
+class FoldTask(DigitTask[D], Generic[D]):
+    """A program that folds the digits of a sample into one result."""
+
+    sign: ClassVar[str]
+    """What stands between two digits."""
+
+    def fold(self, digits: Sequence[dl.Distribution]) -> dl.Distribution:
+        """The program."""
+        raise NotImplementedError
+
+    def _result(self, outputs: Outputs) -> dl.Distribution:
+        with dl.using(self.provenance):
+            return self.fold(digit_distributions(outputs[0]))
+
+    def losses(self, outputs: Outputs, batch: DigitBatch) -> Tensor:
+        loss = self.config.make_loss()
+        return loss(self._result(outputs), self.targets(batch), reduction="none")
+
+    def answers(self, outputs: Outputs, batch: DigitBatch) -> list[Any]:
+        return self._result(outputs).argmax()
+
+    def between(self) -> list[str]:
+        return ["", *[self.sign] * (self.places() - 1)]

@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
 
 import dolphin as dl
-from dolphin.tasks.digits import DigitBatch, DigitConfig, DigitTask
-from dolphin.tasks.product_n import data, model, program
-from dolphin.training.task import Outputs
+from dolphin.tasks.digits import DigitConfig, FoldTask
+from dolphin.tasks.product_n import data, program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,26 +16,16 @@ class ProductConfig(DigitConfig):
     """Digits a sample."""
 
 
-class ProductTask(DigitTask[ProductConfig]):
+class ProductTask(FoldTask[ProductConfig]):
     """Learn to read digits from products of N of them."""
 
     name = "product"
     summary = "read N handwritten digits, knowing only their product"
     config_class = ProductConfig
+    sign = "×"
 
     def target(self, digits: Sequence[int]) -> int:
         return data.target(digits)
 
-    def _result(self, outputs: Outputs) -> dl.Distribution:
-        with dl.using(self.provenance):
-            return program.multiply(model.digit_distributions(outputs[0]))
-
-    def losses(self, outputs: Outputs, batch: DigitBatch) -> Tensor:
-        loss = self.config.make_loss()
-        return loss(self._result(outputs), self.targets(batch), reduction="none")
-
-    def answers(self, outputs: Outputs, batch: DigitBatch) -> list[Any]:
-        return self._result(outputs).argmax()
-
-    def between(self) -> list[str]:
-        return ["", *["×"] * (self.config.n - 1)]
+    def fold(self, digits: Sequence[dl.Distribution]) -> dl.Distribution:
+        return program.multiply(digits)
