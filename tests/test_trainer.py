@@ -69,6 +69,25 @@ def whole(tmp_path_factory):
     return out
 
 
+def test_a_lesson_decides_which_samples_an_epoch_draws_from(tmp_path, monkeypatch):
+    """In the first epoch samples 0..4 alone (and no more than there are), in the second all."""
+    seen: list[list[int]] = []
+    step = Trainer._step
+    monkeypatch.setattr(
+        SumTask,
+        "lesson",
+        lambda self, samples, epoch: torch.tensor([0, 3, 4, 10**6]) if epoch == 0 else None,
+    )
+    monkeypatch.setattr(
+        Trainer, "_step", lambda self, index: (seen.append(index.tolist()), step(self, index))[1]
+    )
+    assert train(tmp_path / "run") == 0
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert {n for batch in first for n in batch} == {0, 3, 4}
+    assert sorted(n for batch in second for n in batch) == list(range(120))
+    assert len(first) == len(second) == 6
+
+
 def test_run_folder(whole):
     results = json.loads((whole / "results.json").read_text())
     assert results.keys() >= KEYS

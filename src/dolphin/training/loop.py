@@ -139,6 +139,10 @@ class Trainer:
         progress, config = self.progress, self.config
         generator = torch.Generator().manual_seed(seed_of(config.seed, 1, progress.epoch))
         order = torch.randperm(self.count, generator=generator)
+        lesson = self.task.lesson(self.data.train, progress.epoch)
+        if lesson is not None:
+            lesson = lesson[lesson < self.count]
+            order = lesson[torch.randint(len(lesson), (self.count,), generator=generator)]
         self.network.train()
         start, before = time.perf_counter(), progress.seconds
         for index in order.split(config.batch)[progress.step :]:

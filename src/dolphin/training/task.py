@@ -91,6 +91,14 @@ class Task(abc.ABC, Generic[C, B]):
     def right(self, answers: Sequence[Any], batch: B) -> list[bool]:
         """Which answers are right."""
 
+    def lesson(self, samples: Samples[B], epoch: int) -> Tensor | None:
+        """Which training samples this epoch (from 0) draws from; None: each of them once.
+
+        A curriculum starts with easy ones. They are drawn with replacement, as many as there are
+        samples in all, so that all epochs take the same number of steps.
+        """
+        return None
+
     # -- looking at it -----------------------------------------------------------------------------
 
     def guesses(self, outputs: Outputs, batch: B) -> list[Any]:

@@ -33,6 +33,9 @@ SIZES = {7: (10_000, 2_000), 15: (24_000, 6_000), 19: (32_000, 8_000)}
 """Training and test formulas by greatest length, as in the paper."""
 OTHER_SIZES = (24_000, 6_000)
 VALIDATION = 1_000
+BENDS = 4
+"""Images are bent by a field of so many by so many random moves."""
+NOISE = 7 + 2 * BENDS**2
 OPERATORS = {"+": 10, "-": 11, "*": 12, "/": 13}
 
 
@@ -82,27 +85,31 @@ class Formulas:
         places = self.places[self.starts[index].repeat_interleave(lengths) + within]
         images = self.ink.images[places].float().div_(255).unsqueeze(1)
         if noise is not None and self.augment:
-            images = shake(images, noise.uniform(7))
+            images = shake(images, noise.uniform(NOISE))
         classes = torch.from_numpy(self.ink.labels[places.numpy()])
         return FormulaBatch(images, classes, lengths, [self.values[i] for i in index.tolist()])
 
 
 def shake(images: Tensor, noise: Tensor) -> Tensor:
-    """Turn, slant, scale and move images by up to about a tenth, and write a third with a thicker
-    pen; `noise` (n, 7) in [0, 1).
+    """Turn, slant, scale, move and bend images a little, and write a third with a thicker pen.
+
+    `noise` (n, NOISE) in [0, 1): what a hand might have done otherwise.
     """
-    angle, slant, wide, high, right, down, pen = (2 * noise - 1).unbind(1)
+    few, bends = (2 * noise - 1).split([7, NOISE - 7], dim=1)
+    angle, slant, wide, high, right, down, pen = few.unbind(1)
     thick = F.max_pool2d(images, 3, stride=1, padding=1)
     images = torch.where((pen < -1 / 3).view(-1, 1, 1, 1), thick, images)
-    angle, slant = 0.22 * angle, 0.22 * slant
-    across, along = 1.05 + 0.17 * wide, 1.05 + 0.17 * high
+    angle, slant = 0.15 * angle, 0.25 * slant
+    across, along = 1.03 + 0.12 * wide, 1.03 + 0.12 * high
     cos, sin = angle.cos(), angle.sin()
     rows = [
-        torch.stack([across * cos, along * (slant - sin), 0.1 * right], 1),
-        torch.stack([across * sin, along * cos, 0.1 * down], 1),
+        torch.stack([across * cos, along * (slant - sin), 0.04 * right], 1),
+        torch.stack([across * sin, along * cos, 0.04 * down], 1),
     ]
     grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, align_corners=False)
+    coarse = 0.12 * bends.reshape(-1, 2, BENDS, BENDS)
+    bent = F.interpolate(coarse, images.shape[2:], mode="bicubic", align_corners=True)
+    return F.grid_sample(images, grid + bent.permute(0, 2, 3, 1), align_corners=False)
 
 
 # -- where ink and formulas come from --------------------------------------------------------------

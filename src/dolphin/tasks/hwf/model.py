@@ -30,29 +30,30 @@ def paper_network() -> nn.Sequential:
 
 
 def better_network() -> nn.Sequential:
-    """Deeper and a third of the cost: the first layer halves the resolution of the thin strokes.
+    """Deeper, and a twentieth of the cost: the ink is halved in size first.
+
+    Strokes are one pixel wide. Averaging 2x2 pixels keeps where a stroke lies as a shade, so that
+    a stroke looks much the same wherever it falls between pixels.
 
     >>> better_network().eval()(torch.zeros(2, 1, 45, 45)).shape
     torch.Size([2, 14])
     """
 
-    def block(inside: int, outside: int, size: int = 3, stride: int = 1) -> list[nn.Module]:
+    def block(inside: int, outside: int) -> list[nn.Module]:
         return [
-            nn.Conv2d(inside, outside, size, stride, size // 2, bias=False),
+            nn.Conv2d(inside, outside, 3, padding=1, bias=False),
             nn.BatchNorm2d(outside),
             nn.ReLU(),
         ]
 
     return nn.Sequential(
-        *block(1, 32, 5, stride=2),
-        *block(32, 48), nn.MaxPool2d(2),
-        *block(48, 96), nn.MaxPool2d(2),
-        *block(96, 128),
+        nn.AvgPool2d(2, ceil_mode=True),
+        *block(1, 16), nn.MaxPool2d(2),
+        *block(16, 32), nn.MaxPool2d(2),
+        *block(32, 64),
         nn.Flatten(),
-        nn.Dropout(0.4),
-        nn.Linear(128 * 5 * 5, 128),
+        nn.Linear(64 * 5 * 5, 128),
         nn.ReLU(),
-        nn.Dropout(0.3),
         nn.Linear(128, CLASSES),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from dolphin.tasks.pictures import SheetRow, draw_sheet, pick_rows
 from dolphin.tasks.scan import read_pictures
 from dolphin.tasks.strokes import NAMES
 from dolphin.training.config import OptionError, TrainConfig
-from dolphin.training.task import Data, Outputs, Task
+from dolphin.training.task import Data, Outputs, Samples, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +31,19 @@ class HwfConfig(TrainConfig):
     split: Literal["strict", "shared"] = "strict"
     """Whether test formulas are written with ink of their own, or with ink seen in training."""
     network: Literal["paper", "better"] = "better"
-    """The paper's network, or a deeper and cheaper one."""
+    """The paper's network (it was trained with --lr 1e-4 --schedule constant), or a deeper and
+    cheaper one."""
     augment: bool | None = None
     """Shake training images a little (default: with the better network only)."""
+    curriculum: bool = True
+    """Begin with formulas of up to 7 symbols, and of 4 more in every epoch."""
     sample: int = 7
     """Formulas that each row keeps after each symbol."""
     supervision: Literal["result", "symbols"] = "result"
     """Learn from results, or, for comparison, from the label of every symbol."""
     provenance: str = "dtkp-am"
     loss: Literal["nll", "bce"] = "bce"
-    lr: float = 1e-3
+    lr: float = 3e-3
 
     def check(self) -> None:
         """Refuse what makes no sense."""
@@ -68,6 +71,13 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         augment = config.network == "better" if config.augment is None else config.augment
         return data.load(config.length, config.split, config.data_dir, config.download, augment)
 
+    def lesson(self, samples: Samples[data.FormulaBatch], epoch: int) -> Tensor | None:
+        longest = 7 + 4 * epoch
+        if not self.config.curriculum or longest >= self.config.length:
+            return None
+        assert isinstance(samples, data.Formulas)
+        return (samples.lengths <= longest).nonzero().flatten()
+
     @classmethod
     def whereabouts(cls) -> str:
         folder = data.find_folder(None)
@@ -85,10 +95,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
     def result(self, outputs: Outputs, batch: data.FormulaBatch) -> dl.Distribution:
         """The distribution of each formula's value."""
         with dl.using(self.provenance):
-            symbols = [
-                dl.Distribution.from_logits(place, program.SYMBOLS)
-                for place in outputs[0].unbind(1)
-            ]
+            symbols = program.readings(outputs[0])
         return program.calculate(symbols, batch.lengths, self.config.sample)
 
     def losses(self, outputs: Outputs, batch: data.FormulaBatch) -> Tensor:
@@ -114,12 +121,8 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         return [program.same(a, v) for a, v in zip(answers, batch.values, strict=True)]
 
     def _likeliest(self, outputs: Outputs, batch: data.FormulaBatch) -> list[list[Any]]:
-        """The likeliest digits at even and operators at odd places."""
-        digits = outputs[0][..., :10].argmax(2)
-        signs = outputs[0][..., 10:].argmax(2) + 10
-        odd = torch.arange(digits.shape[1], device=digits.device) % 2 == 1
-        read = torch.where(odd, signs, digits).tolist()
-        lengths = batch.lengths.tolist()
+        """The likeliest symbols of each formula."""
+        read, lengths = _likeliest_classes(outputs[0]).tolist(), batch.lengths.tolist()
         return [[program.SYMBOLS[c] for c in row[:n]] for row, n in zip(read, lengths, strict=True)]
 
     @property
@@ -127,7 +130,8 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         return NAMES
 
     def perceived(self, outputs: Outputs, batch: data.FormulaBatch) -> tuple[Tensor, Tensor]:
-        return outputs[0].argmax(2).cpu()[_present(batch)], batch.classes
+        """Digits are looked for at even places only, operators at odd ones, as the program does."""
+        return _likeliest_classes(outputs[0]).cpu()[_present(batch)], batch.classes
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.FormulaBatch, path: Path
@@ -135,7 +139,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         right = torch.tensor(self.right(answers, batch))
         images = batch.images[:, 0].split(batch.lengths.tolist())
         classes = batch.classes.split(batch.lengths.tolist())
-        read = outputs[0].argmax(2).tolist()
+        read = _likeliest_classes(outputs[0]).tolist()
         rows = [
             SheetRow(
                 images[row],
@@ -150,8 +154,8 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         ]
         draw_sheet(rows, path)
 
-    def pictures(self, paths: Sequence[Path]) -> data.FormulaBatch:
-        images = read_pictures(paths, size=data.SIZE, box=data.SIZE)
+    def given(self, inputs: Sequence[str]) -> data.FormulaBatch:
+        images = read_pictures([Path(name) for name in inputs], size=data.SIZE, box=data.SIZE)
         if len(images) % 2 == 0:
             raise DataError(
                 f"the pictures show {len(images)} symbols; a formula has an odd number, digits and "
@@ -177,6 +181,14 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
 def _present(batch: data.FormulaBatch) -> Tensor:
     """(B, greatest length), True where a formula has a symbol."""
     return torch.arange(int(batch.lengths.max())) < batch.lengths[:, None]
+
+
+def _likeliest_classes(logits: Tensor) -> Tensor:
+    """(B, places), the likeliest digit at even and the likeliest operator at odd places."""
+    digits = len(program.DIGITS)
+    signs = logits[..., digits:].argmax(2) + digits
+    odd = torch.arange(logits.shape[1], device=logits.device) % 2 == 1
+    return torch.where(odd, signs, logits[..., :digits].argmax(2))
 
 
 def _spell(symbol: Any) -> str:
