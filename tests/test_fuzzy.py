@@ -245,3 +245,22 @@ def test_cyclic_programs_settle(provenance):
     found = dl.fixpoint(step, d).prob_of([(0, 3)]).item()
     expected = {"min-max": 0.8, "viterbi": 0.9 * 0.9 * 0.8, "boolean": 1.0}[provenance.name]
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("provenance", [dl.get_provenance("viterbi"), dl.TopKProofs(k=2)], ids=repr)
+def test_a_fixpoint_settles_whatever_the_order_of_a_row_s_symbols(provenance):
+    """A step may list the symbols of a row in another order every time."""
+    rows = [([(0, 1), (1, 2)], [0.9, 0.5]), ([(1, 2), (0, 2), (0, 1)], [0.5, 0.2, 0.9])]
+    edges = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
+
+    def step(paths):
+        longer = dl.apply_if(
+            paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0])
+        )
+        return dl.union(longer, edges)  # what is new comes first
+
+    found = dl.fixpoint(step, edges, max_iterations=5)
+    assert found.prob_of([(0, 2), (0, 2)]).tolist() == pytest.approx(
+        [0.45, 0.45 if provenance.name == "viterbi" else 0.65]
+    )
+    assert found.prob_of([(1, 0), (0, 1)]).tolist() == pytest.approx([0.0, 0.9])

@@ -23,7 +23,7 @@ from dolphin.plans import (
     union_plan,
 )
 from dolphin.profiling import active_profile, profiled
-from dolphin.symbols import Symbols
+from dolphin.symbols import Symbols, SymbolTable
 
 
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution:
@@ -229,19 +229,38 @@ def _settled(old: Distribution, new: Distribution) -> bool:
         places = new._places(Symbols.of(old.symbols))[0]
         aligned = new._provenance.select(new._tags_like(), Index(places))
         return new._provenance.saturated(old._tags_like(aligned), aligned)
-    if any(set(_row(old, r)) != set(_row(new, r)) for r in range(new._batch)):
+    table = caches.current_table()
+    before, after = (_numbers_in_rows(d, table) for d in (old, new))
+    places = _places_in_rows(before, after)
+    if places is None:
         return False
-    tags, _ = old._flat_tags()
-    other, _ = new._flat_tags()
-    same = old._width() == new._width() and all(
-        _row(old, r) == _row(new, r) for r in range(new._batch)
-    )
-    return new._provenance.saturated(tags, other) if same else False
+    tags, rows = new._flat_tags()
+    start = np.arange(new._batch)[:, None] * (after.shape[1] if rows > 1 else 0)
+    index = Index(np.where(places >= 0, places + start, -1).reshape(-1))
+    aligned = new._provenance.select(tags, index)
+    known = old._tags_like(aligned)
+    known = old._provenance.flatten(known, old._batch) if old._shared() else known
+    return new._provenance.saturated(known, aligned)
 
 
-def _row(d: Distribution, row: int) -> list[Any]:
-    domain = d._domain
-    return list(domain.members) if isinstance(domain, Symbols) else domain.row(row)
+def _numbers_in_rows(d: Distribution, table: SymbolTable) -> np.ndarray:
+    """(B, width), the same number for equal symbols, `ABSENT` where a row has none."""
+    numbers = np.broadcast_to(d._domain.in_table(table), (d._batch, d._width()))
+    return np.where(numbers == ABSENT, ABSENT, table.classes(np.maximum(numbers, 0)))
+
+
+def _places_in_rows(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
+    """Where each symbol of `before` stands in the same row of `after`; None if rows differ."""
+    if ((before != ABSENT).sum(1) != (after != ABSENT).sum(1)).any():
+        return None
+    places = np.full(before.shape, -1, dtype=np.int64)
+    for column in range(before.shape[1]):
+        wanted = before[:, column, None]
+        hits = (after == wanted) & (wanted != ABSENT)
+        if not (hits.any(1) | (wanted[:, 0] == ABSENT)).all():
+            return None
+        places[:, column] = np.where(hits.any(1), hits.argmax(1), -1)
+    return places
 
 
 @profiled(tags=True)

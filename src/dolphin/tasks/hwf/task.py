@@ -155,7 +155,9 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         draw_sheet(rows, path)
 
     def given(self, inputs: Sequence[str]) -> data.FormulaBatch:
-        images = read_pictures([Path(name) for name in inputs], size=data.SIZE, box=data.SIZE)
+        paths = [Path(name) for name in inputs]
+        # The ink of HWF is one pixel wide, whatever pen a user writes with.
+        images = read_pictures(paths, size=data.SIZE, box=data.SIZE, fine_pen=True)
         if len(images) % 2 == 0:
             raise DataError(
                 f"the pictures show {len(images)} symbols; a formula has an odd number, digits and "
