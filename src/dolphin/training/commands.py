@@ -164,6 +164,9 @@ def evaluate_run(arguments: list[str]) -> int:
         f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right, perception "
         f"{found.perception_accuracy:.2%}"
     )
+    for name, counts in found.groups.items():
+        share = counts["right"] / counts["total"]
+        display.line(f"  {name}: {share:.2%} of {counts['total']:,}")
     processes.stop()
     return 0
 
