@@ -1,0 +1,1 @@
+"""PathFinder: are two discs joined by a dashed contour? Learnt from yes or no."""

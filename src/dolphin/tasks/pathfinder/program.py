@@ -1,0 +1,104 @@
+"""The program of PathFinder: is there a path of edges from an end to another one?
+
+Ends (nodes with a disc) and edges (the contour goes on from block to block) are facts that hold
+independently of each other. The answer is recursive: what can be reached from an end is an end, or
+lies one edge past something that can be reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dolphin as dl
+
+Edge = tuple[Any, Any]
+
+
+def connected(
+    ends: dl.Distribution,
+    edges: dl.Distribution,
+    steps: int | None = None,
+    symmetric: bool = False,
+) -> dl.Distribution:
+    """True: a path of at most `steps` directed edges leads from an end to a different one.
+
+    Where a path came from matters only so far as it must not lead back. Two different nodes differ
+    in a digit of their binary numbers, so it is enough to follow, for each digit, paths from ends
+    with one value to ends with the other: a logarithm of the number of nodes instead of all pairs
+    of them. Where edges are `symmetric`, paths from zeros to ones are all there are.
+
+    Without `steps` it goes on until nothing changes (or, where sums never settle, until there is
+    nothing new to reach).
+
+    >>> ends = dl.Distribution([0.9, 0.0, 0.8], "abc", exclusive=False)
+    >>> edges = dl.Distribution([0.5, 0.9], [("a", "b"), ("b", "c")], exclusive=False)
+    >>> connected(ends, edges).row(0)
+    [(True, 0.324)]
+    """
+    number = {node: place for place, node in enumerate(ends.symbols)}
+    started = _starts(ends, number, (0,) if symmetric else (0, 1))
+    if steps is None:
+        reached = dl.fixpoint(lambda found: dl.union(started, _extended(found, edges)), started)
+    else:
+        reached = started
+        for _ in range(steps):
+            reached = dl.union(started, _extended(reached, edges))
+    return dl.apply_if(
+        reached,
+        ends,
+        lambda there, end: True,
+        lambda there, end: _digit(number[end], there[0]) != there[1],
+        on=(lambda there: there[2], lambda end: end),
+    )
+
+
+def _digit(number: int, place: int) -> int:
+    return number >> place & 1
+
+
+def _starts(
+    ends: dl.Distribution, number: dict[Any, int], values: tuple[int, ...]
+) -> dl.Distribution:
+    """(place, digit, end) for every end and every digit of its number with one of these values."""
+
+    def view(place: int, value: int) -> dl.Distribution:
+        fitting = dl.filter(ends, lambda end: _digit(number[end], place) == value)
+        return dl.apply(fitting, lambda end: (place, value, end))
+
+    places = range(max(1, (len(number) - 1).bit_length()))
+    return dl.union(*(view(place, value) for place in places for value in values))
+
+
+def _extended(reached: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    """What lies one edge further on."""
+    return dl.apply_if(
+        reached,
+        edges,
+        lambda there, edge: (there[0], there[1], edge[1]),
+        on=(lambda there: there[2], lambda edge: edge[0]),
+    )
+
+
+def both_ways(edges: dl.Distribution) -> dl.Distribution:
+    """Undirected edges as directed ones: each fact counts in both directions.
+
+    >>> both_ways(dl.Distribution([0.5], [("a", "b")], exclusive=False)).row(0)
+    [(('a', 'b'), 0.5), (('b', 'a'), 0.5)]
+    """
+    return dl.union(edges, dl.apply(edges, lambda edge: (edge[1], edge[0])))
+
+
+def grid_edges(side: int, diagonal: bool = False) -> list[Edge]:
+    """Edges between neighbours on a grid, each once: right, down, and both diagonals.
+
+    >>> grid_edges(2), len(grid_edges(6)), len(grid_edges(8, diagonal=True))
+    ([(0, 1), (2, 3), (0, 2), (1, 3)], 60, 210)
+    """
+    number = [[row * side + column for column in range(side)] for row in range(side)]
+    shifts = [(0, 1), (1, 0), (1, 1), (1, -1)] if diagonal else [(0, 1), (1, 0)]
+    return [
+        (number[row][column], number[row + down][column + right])
+        for down, right in shifts
+        for row in range(side - down)
+        for column in range(max(0, -right), side - max(0, right))
+    ]
