@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import dolphin as dl
+from algebras import COMMON, LAWS, Algebra, inputs_of, keeps
 from dolphin.provenance import Exact, TensorProvenance, provenance_names
 from programs import BY_NAME
-from test_provenances import COMMON, LAWS, Algebra, inputs_of, keeps
 from test_readme import snippets
 
 ROOT = Path(__file__).parent.parent
