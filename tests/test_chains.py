@@ -13,7 +13,9 @@ import dolphin as dl
 from dolphin import deferred
 from dolphin.contraction import Contraction, Convolution
 from dolphin.deferred import Deferred
+from dolphin.provenance import chains
 from dolphin.provenance.chains import plain_chain
+from dolphin.provenance.convolution import log_convolution
 
 
 def add(x, y):
@@ -259,3 +261,19 @@ def test_whole_products_keep_every_group():
     products = (a[:, None] * b).view(6, 2)
     wanted = torch.zeros(3, 2).index_add_(0, torch.tensor(group_of), products).log()
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(("n", "m"), [(200, 150), (150, 200)])
+def test_large_sums_are_added_up_in_pieces(n, m):
+    """With more terms than are worked on at once; compared with logarithms."""
+    a, b = (torch.randn(size, 8).log_softmax(0).requires_grad_() for size in (n, m))
+    assert min(n, m) * (n + m) * 8 > chains._LARGE
+    found, wanted = plain_chain([a, b], [Convolution((n, m))]), log_convolution(a, b, clip=True)
+    torch.testing.assert_close(found, wanted)
+    weights = torch.rand_like(wanted)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, (a, b), weights),
+        torch.autograd.grad(wanted, (a, b), weights),
+        rtol=1e-4,
+        atol=1e-6,
+    )

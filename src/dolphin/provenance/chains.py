@@ -20,6 +20,7 @@ from dolphin.contraction import Contraction
 from dolphin.provenance.numbers import floor, rounding
 
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
+_LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
 
 
 def plain_chain(
@@ -127,7 +128,17 @@ def _convolve(a: Tensor, b: Tensor) -> Tensor:
         a, b = b, a
     depth, width = b.shape[0], a.shape[0] + b.shape[0] - 1
     padded = F.pad(a, (0, 0, depth - 1, depth - 1))
-    return (windows(padded, depth, width) * b.flip(0)[:, None]).sum(0)
+    return _weighted_sum(windows(padded, depth, width), b.flip(0))
+
+
+def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
+    """Σ_d terms[d]·weights[d], of (depth, width, r) and (depth, r), a few d at a time."""
+    if terms.numel() <= _LARGE:
+        return (terms * weights[:, None]).sum(0)
+    step, sums = _step(terms[0]), terms.new_zeros(terms.shape[1:])
+    for some, weight in zip(terms.split(step), weights.split(step), strict=True):
+        sums += (some * weight[:, None]).sum(0)
+    return sums
 
 
 def _convolution_gradients(
@@ -137,7 +148,10 @@ def _convolution_gradients(
         grad_b, grad_a = _convolution_gradients(b, a, grad, plan)
         return grad_a, grad_b
     shares = windows(grad, b.shape[0], a.shape[0])
-    return (shares * b[:, None]).sum(0), (shares * a).sum(1)
+    if shares.numel() <= _LARGE:
+        return (shares * b[:, None]).sum(0), (shares * a).sum(1)
+    parts = [(some * a).sum(1) for some in shares.split(_step(shares[0]))]
+    return _weighted_sum(shares, b), torch.cat(parts)
 
 
 # -- all pairs, grouped ----------------------------------------------------------------------------
@@ -168,6 +182,6 @@ def _product_gradients(
     return grad_a, grad_b
 
 
-def _step(b: Tensor) -> int:
-    """How many symbols of the first operand are worked on at once."""
-    return max(1, _IN_CACHE // max(1, b.numel()))
+def _step(each: Tensor) -> int:
+    """How many pieces of work, each with so many numbers, are done at once."""
+    return max(1, _IN_CACHE // max(1, each.numel()))
