@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,8 +73,7 @@ def _rows_from_symbols(rows: list[list[Any]], width: int) -> RowSymbols:
 Domain = Symbols | RowSymbols
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What a user asked for: the function to run, and where it applies."""
 
     operation: str

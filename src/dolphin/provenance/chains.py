@@ -37,9 +37,10 @@ def plain_chain(
         logs = torch.cat([operand.detach() for operand in operands])
         sizes = [operand.shape[0] for operand in operands]
         plain = logs.exp()
-        if logs.numel() == 0 or not _within_one(plain.split(sizes)):
+        if logs.numel() == 0 or not _within_one(plain, sizes):
             return None
-        lowest = logs.amin().item() * len(operands)  # no product is smaller
+        # No product is smaller than this.
+        lowest = logs.amin().item() * len(operands) if wanted is None else 0.0
         for dtype in dict.fromkeys((logs.dtype, torch.float64)):
             if wanted is None and lowest < math.log(floor(dtype)):
                 continue
@@ -53,11 +54,13 @@ def plain_chain(
     return _Chain.apply(plans, values, numbers, wanted, read, *operands)  # type: ignore[no-any-return]
 
 
-def _within_one(numbers: Sequence[Tensor]) -> bool:
+def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
     """Does no operand have more than 1 in total? Then no sum of products has, either."""
-    totals = [part.sum(0) for part in numbers]
-    most = torch.stack(totals).amax().item()
-    return most <= 1.0 + rounding(numbers[0].dtype) / len(numbers)
+    if min(sizes) == max(sizes):
+        totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
+    else:
+        totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
+    return totals.amax().item() <= 1.0 + rounding(numbers.dtype) / len(sizes)
 
 
 def _folded(numbers: Sequence[Tensor], plans: Sequence[Contraction]) -> list[Tensor]:
@@ -159,7 +162,7 @@ def _convolution_gradients(
 
 def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
     rows = a.shape[1]
-    step, group_of = _step(b), plan.groups_on(a.device)
+    step, group_of = _step(b, _LARGE), plan.groups_on(a.device)
     sums = a.new_zeros(plan.groups, rows)
     for start in range(0, len(a), step):
         products = (a[start : start + step, None] * b).view(-1, rows)
@@ -171,7 +174,7 @@ def _product_gradients(
     a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
 ) -> tuple[Tensor, Tensor]:
     """Nothing to scatter here: the combinations of each symbol stand side by side."""
-    step, group_of = _step(b), plan.groups_on(a.device)
+    step, group_of = _step(b, _LARGE), plan.groups_on(a.device)
     grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
     for start in range(0, len(a), step):
         some = slice(start, start + step)
@@ -182,6 +185,6 @@ def _product_gradients(
     return grad_a, grad_b
 
 
-def _step(each: Tensor) -> int:
+def _step(each: Tensor, most: int = _IN_CACHE) -> int:
     """How many pieces of work, each with so many numbers, are done at once."""
-    return max(1, _IN_CACHE // max(1, each.numel()))
+    return max(1, most // max(1, each.numel()))
