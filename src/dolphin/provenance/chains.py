@@ -20,6 +20,7 @@ from dolphin.contraction import Contraction
 from dolphin.provenance.numbers import floor, rounding
 
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
+_PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
 _LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
 
 
@@ -162,7 +163,7 @@ def _convolution_gradients(
 
 def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
     rows = a.shape[1]
-    step, group_of = _step(b, _LARGE), plan.groups_on(a.device)
+    step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
     sums = a.new_zeros(plan.groups, rows)
     for start in range(0, len(a), step):
         products = (a[start : start + step, None] * b).view(-1, rows)
@@ -174,7 +175,7 @@ def _product_gradients(
     a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
 ) -> tuple[Tensor, Tensor]:
     """Nothing to scatter here: the combinations of each symbol stand side by side."""
-    step, group_of = _step(b, _LARGE), plan.groups_on(a.device)
+    step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
     grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
     for start in range(0, len(a), step):
         some = slice(start, start + step)

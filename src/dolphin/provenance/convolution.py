@@ -35,7 +35,7 @@ _DIRECT_GRADIENT = 500_000  # and for gradients
 _BLOCK = 32  # numbers of a block, where steep ones can be told beforehand
 _SAFE_BLOCK = 16  # where they can't, because reading values would mean waiting for a device
 _STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
-_IN_CACHE = 200_000  # numbers in double precision
+_IN_CACHE = 1_600_000  # numbers in double precision
 _TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
 _LOWEST_SCALE = -1e25  # scale of a block of nothing but zeros
 
