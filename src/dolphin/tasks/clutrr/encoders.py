@@ -167,7 +167,7 @@ class PretrainedEncoder(Encoder):
 
 def _load_pretrained(source: str) -> tuple[Any, Any]:
     """Tokenizer and model, without dropout."""
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer  # pyright: ignore[reportMissingImports]
 
     try:
         config = AutoConfig.from_pretrained(source)
