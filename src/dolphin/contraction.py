@@ -153,10 +153,14 @@ class Contraction:
             self._ordered = (counts, np.cumsum(counts) - counts, order)
         return self._ordered
 
+    def counts(self, wanted: np.ndarray) -> np.ndarray:
+        """How many combinations some groups have; none where there is no group (-1)."""
+        return np.where(wanted >= 0, self._sorted()[0][wanted], 0)
+
     def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """The combinations of some groups (-1: none): whose they are, and where in each operand."""
-        counts, starts, order = self._sorted()
-        number = np.where(wanted >= 0, counts[wanted], 0)
+        _, starts, order = self._sorted()
+        number = self.counts(wanted)
         whose = np.repeat(np.arange(len(wanted)), number)
         within = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
         chosen = order[starts[wanted][whose] + within]
@@ -255,10 +259,15 @@ class Convolution(Contraction):
     def selection(self) -> None:
         return None
 
-    def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        first = np.maximum(0, wanted - self.sizes[1] + 1)
+    def counts(self, wanted: np.ndarray) -> np.ndarray:
         last = np.minimum(wanted, self.sizes[0] - 1)
-        number = np.maximum(0, last - first + 1)
+        return np.maximum(0, last - self._first(wanted) + 1)
+
+    def _first(self, wanted: np.ndarray) -> np.ndarray:
+        return np.maximum(0, wanted - self.sizes[1] + 1)
+
+    def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        first, number = self._first(wanted), self.counts(wanted)
         whose = np.repeat(np.arange(len(wanted)), number)
         left = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number - first, number)
         return whose, (left, wanted[whose] - left)

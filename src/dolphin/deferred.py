@@ -75,11 +75,9 @@ class Deferred:
         """The tag of one symbol a row, flattened, if it is made of few of all combinations."""
         provenance, batch = self.before._provenance, len(wanted)
         every = self.contraction.combinations * batch
-        if every < provenance.few:
+        if every < provenance.few or self.contraction.counts(wanted).sum() * _FEW_OF > every:
             return None
         row, places = self.contraction.members(wanted)
-        if len(row) * _FEW_OF > every:
-            return None
         operands, indices = [], []
         both = (self.before._tags, self.other)
         for tags, place, width in zip(both, places, self.contraction.sizes or (), strict=True):
