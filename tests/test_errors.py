@@ -61,6 +61,17 @@ def test_wrong_number_of_symbols():
         Distribution.from_rows([([0, 1], torch.ones(2) / 2), ([0, 1], torch.ones(3) / 3)])
 
 
+def test_each_from_logits_names_the_shape():
+    with fails("each_from_logits", "(4, 10)", "(batch, distributions, symbols)", "from_logits"):
+        Distribution.each_from_logits(torch.zeros(4, 10), range(10))
+    with fails("each_from_logits", "9 symbols", "(batch, 3, 9)"):
+        Distribution.each_from_logits(torch.zeros(4, 3, 10), range(9))
+    with fails("from_logits", "(4, 3, 10)", "each_from_logits"):
+        Distribution.from_logits(torch.zeros(4, 3, 10), range(10))
+    with fails("each_from_logits", "NaN"):
+        Distribution.each_from_logits(torch.full((1, 1, 2), math.nan), "ab")
+
+
 def test_duplicate_symbols():
     with fails("Distribution", "duplicate|twice", "'a'", kind=ValueError):
         Distribution(torch.full((1, 3), 0.3), ["a", "b", "a"])

@@ -180,6 +180,29 @@ def test_a_sum_that_is_one_up_to_rounding_learns(dtype):
 
 
 @each_provenance
+@pytest.mark.parametrize("exclusive", [True, False, [[0, 2], [1, 3]]], ids=str)
+def test_each_from_logits_is_from_logits_of_each(provenance, exclusive):
+    logits = torch.randn(3, 2, 4, dtype=torch.float64)
+    found = []
+    for at_once in (True, False):
+        leaf = logits.clone().requires_grad_()
+        with dl.using(provenance):
+            if at_once:
+                first, second = dl.Distribution.each_from_logits(
+                    leaf, range(4), exclusive=exclusive
+                )
+            else:
+                first, second = (
+                    dl.Distribution.from_logits(part, range(4), exclusive=exclusive)
+                    for part in leaf.unbind(1)
+                )
+        probs = dl.get_probs(dl.apply(first, second, lambda x, y: 5 * x + y))
+        (probs * torch.arange(16.0)).sum().backward()
+        found.append((probs, leaf.grad))
+    torch.testing.assert_close(found[0], found[1])
+
+
+@each_provenance
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_long_products_do_not_underflow(provenance, dtype):
     """0.01 to the power of 200 is 1e-400: no float holds it, its logarithm is −921."""

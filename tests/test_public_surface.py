@@ -15,7 +15,7 @@ FUNCTIONS = [
     "get_logits", "using", "get_provenance", "cache_info", "cache_clear", "settings",
 ]  # fmt: skip
 CLASSES = ["Distribution", "DAMP", "TopKProofs", "DolphinError"]
-CONSTRUCTORS = ["from_logits", "certain", "from_rows", "certain_rows", "stack"]
+CONSTRUCTORS = ["from_logits", "each_from_logits", "certain", "from_rows", "certain_rows", "stack"]
 METHODS = ["apply", "map", "filter", "prob_of", "argmax", "top", "row", "explain"]
 PROPERTIES = ["symbols", "batch_size", "provenance"]
 OPERATORS = [

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.contraction import Index
+from dolphin.contraction import Contraction, Index
 from dolphin.deferred import Deferred
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, MismatchError, shorten
@@ -40,7 +40,7 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
     skipped = [d._certain() for d in operands]
     if all(d._shared() for d in operands):
         plan = make_plan(task, domains, skipped)
-        if mask is None and _worth_waiting(plan, operands):
+        if mask is None and len(operands) == 2 and _worth_waiting(plan.contraction, *operands):
             waiting = Deferred(operands[0], plan.contraction, operands[1]._tags)
             return Distribution._make(plan.domain, waiting, provenance, batch)
         tags = [d._tags for d in operands if d._tags is not None]
@@ -59,15 +59,15 @@ def _combined(task: Task, operands: Sequence[Distribution], where: Any) -> Distr
     return result if active is None else _where_rows(active, result, operands[0])
 
 
-def _worth_waiting(plan: Plan, operands: Sequence[Distribution]) -> bool:
+def _worth_waiting(contraction: Contraction, first: Distribution, second: Distribution) -> bool:
     """Are the tags better computed when somebody reads them?"""
-    if len(operands) != 2 or plan.contraction.sizes is None or active_profile() is not None:
+    if contraction.sizes is None or active_profile() is not None:
         return False
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return False
-    first, second = operands
-    like = second._tags if isinstance(first._made, Deferred) else first._tags
-    return first._provenance.waits(plan.contraction, [like, second._tags])
+    other = second._tags
+    like = other if isinstance(first._made, Deferred) else first._tags
+    return first._provenance.waits(contraction, (like, other))
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance, batch: int) -> Distribution:
@@ -119,37 +119,44 @@ def _where_rows(active: np.ndarray, new: Distribution, old: Distribution) -> Dis
     return Distribution._make(RowSymbols(table, numbers), tags, new._provenance, batch)
 
 
+_USAGE = {
+    "apply": "apply(d1, ..., dK, f)",
+    "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
+    "filter": "filter(d, predicate)",
+    "union": "union(d1, d2, ...)",
+    "stack": "Distribution.stack([d1, d2, ...])",
+}
+_WITH_FUNCTIONS = ("apply", "apply_if", "filter")
+
+
 def split(
     operation: str, arguments: Sequence[Any], functions: int
-) -> tuple[list[Distribution], list[Function]]:
+) -> tuple[Sequence[Distribution], Sequence[Function]]:
     """Leading distributions, then exactly so many functions."""
     count = len(arguments) - functions
-    operands, rest = list(arguments[:count]), list(arguments[count:])
-    usage = {
-        "apply": "apply(d1, ..., dK, f)",
-        "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
-        "filter": "filter(d, predicate)",
-        "union": "union(d1, d2, ...)",
-        "stack": "Distribution.stack([d1, d2, ...])",
-    }.get(operation, f"{operation}(d, ...)")
+    operands, rest = arguments[:count], arguments[count:]
     if count < 1:
-        raise InputError(f"{operation}: got no distribution. Write {usage}.")
+        raise InputError(f"{operation}: got no distribution. Write {_usage(operation)}.")
     for place, operand in enumerate(operands):
         if not isinstance(operand, Distribution):
             raise InputError(
                 f"{operation}: argument {place + 1} must be a Distribution, got "
-                f"{type(operand).__name__} {shorten(operand, 40)}. Write {usage}."
+                f"{type(operand).__name__} {shorten(operand, 40)}. Write {_usage(operation)}."
             )
-    for role, function in zip(("function", "condition"), rest, strict=False):
+    for place, function in enumerate(rest):
         if isinstance(function, Distribution) or not callable(function):
             raise InputError(
-                f"{operation}: expected a function after {len(operands)} distribution"
-                f"{'s' * (len(operands) != 1)}, got {type(function).__name__} "
-                f"{shorten(function, 40)}. Write {usage}."
+                f"{operation}: expected a function after {count} distribution"
+                f"{'s' * (count != 1)}, got {type(function).__name__} {shorten(function, 40)}. "
+                f"Write {_usage(operation)}."
             )
-        if operation in ("apply", "apply_if", "filter"):
-            _check_arity(operation, role, function, len(operands))
+        if operation in _WITH_FUNCTIONS:
+            _check_arity(operation, ("function", "condition")[place], function, count)
     return operands, rest
+
+
+def _usage(operation: str) -> str:
+    return _USAGE.get(operation, f"{operation}(d, ...)")
 
 
 def _takes(function: Function, count: int) -> bool:
@@ -183,7 +190,7 @@ def check(
     operation: str, operands: Sequence[Distribution], *, rows: bool = True
 ) -> tuple[Provenance, int]:
     """Operands must agree in provenance, device and batch size."""
-    tagged = [d for d in operands if not d._certain()] or list(operands[:1])
+    tagged = [d for d in operands if d._made is not None] or operands[:1]
     first = tagged[0]
     for other in tagged[1:]:
         if other._provenance is not first._provenance and other._provenance != first._provenance:

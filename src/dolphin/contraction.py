@@ -22,8 +22,10 @@ from torch import Tensor
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """An ordinary tensor, also where the caller is in inference mode: it will be used again."""
-    with torch.inference_mode(False):
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return to_device(array, device)
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 # A plain dictionary, because the compiler can look into it.

@@ -120,6 +120,32 @@ class Distribution(Operators):
         return cls._make(given.symbols, algebra.from_facts(given.facts), algebra, given.batch)
 
     @classmethod
+    def each_from_logits(
+        cls,
+        logits: Any,
+        symbols: Iterable[Any],
+        *,
+        exclusive: bool | Sequence[Sequence[int]] = True,
+        provenance: Provenance | None = None,
+    ) -> list[Distribution]:
+        """One distribution for each of N places, from scores (B, N, symbols).
+
+        The same as `[from_logits(place, symbols) for place in logits.unbind(1)]`, at the cost of
+        one of them.
+
+        >>> import torch, dolphin as dl
+        >>> left, right = dl.Distribution.each_from_logits(torch.zeros(1, 2, 4), "abcd")
+        >>> right.row(0)[0]
+        ('a', 0.25)
+        """
+        operation = "Distribution.each_from_logits"
+        algebra = _provenance_or_default(provenance)
+        return [
+            cls._make(given.symbols, algebra.from_facts(given.facts), algebra, given.batch)
+            for given in inputs.read_each(operation, logits, symbols, exclusive)
+        ]
+
+    @classmethod
     def certain(
         cls, symbol: Any, *, batch: int = 1, provenance: Provenance | None = None
     ) -> Distribution:

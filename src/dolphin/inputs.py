@@ -59,23 +59,69 @@ def read(
 ) -> Given:
     """The input of `Distribution(numbers, symbols)` and `Distribution.from_logits`."""
     what = "logits" if logits else "probs"
-    _check_order(operation, numbers, symbols, what)
-    tensor = _tensor(operation, numbers, what)
+    tensor = _tensor(operation, numbers, symbols, what)
     if tensor.dim() not in (1, 2):
+        instead = f"Flatten leading dimensions, e.g. {what}.flatten(0, -2)."
+        if logits and tensor.dim() == 3:
+            instead = "For a list of distributions write Distribution.each_from_logits."
         raise InputError(
             f"{operation}: {what} must have shape (batch, symbols), or (symbols,) for one row, got "
-            f"{tuple(tensor.shape)}. Flatten leading dimensions, e.g. {what}.flatten(0, -2)."
+            f"{tuple(tensor.shape)}. {instead}"
         )
     tensor = tensor.unsqueeze(0) if tensor.dim() == 1 else tensor
-    members = _symbols(operation, symbols)
-    if len(members) != tensor.shape[1]:
-        raise InputError(
-            f"{operation}: {len(members)} symbols for {tensor.shape[1]} columns of {what} (shape "
-            f"{tuple(tensor.shape)}). Give one symbol per column: {what} (batch, "
-            f"{len(members)}), or a list of {tensor.shape[1]} symbols."
+    members, groups = _columns(operation, tensor, symbols, exclusive, what)
+    _check_values(operation, tensor, logits)
+    columns, label = tensor.t(), SharedLabels(members.members)
+    if logits:
+        facts = Facts(
+            log_probs=_normalise(columns, exclusive, groups).contiguous(),
+            groups=groups,
+            label=label,
         )
-    if tensor.shape[0] == 0:
-        raise InputError(f"{operation}: {what} of shape {tuple(tensor.shape)} has no rows.")
+    else:
+        columns = columns.contiguous()
+        facts = Facts(log_probs=safe_log(columns), groups=groups, label=label, probs=columns)
+    return Given(members, facts, tensor.shape[0])
+
+
+def read_each(
+    operation: str, logits: Any, symbols: Any, exclusive: bool | Sequence[Sequence[int]]
+) -> list[Given]:
+    """The input of `Distribution.each_from_logits`: checked and normalised all at once."""
+    tensor = _tensor(operation, logits, symbols, "logits")
+    if tensor.dim() != 3:
+        raise InputError(
+            f"{operation}: logits must have shape (batch, distributions, symbols), got "
+            f"{tuple(tensor.shape)}. For a single one write Distribution.from_logits."
+        )
+    members, groups = _columns(operation, tensor, symbols, exclusive, "logits")
+    _check_values(operation, tensor, logits=True)
+    each = _normalise(tensor.permute(1, 2, 0), exclusive, groups).contiguous()
+    label, batch = SharedLabels(members.members), tensor.shape[0]
+    return [
+        Given(members, Facts(log_probs=logs, groups=groups, label=label), batch)
+        for logs in each.unbind()
+    ]
+
+
+def _columns(
+    operation: str,
+    tensor: Tensor,
+    symbols: Any,
+    exclusive: bool | Sequence[Sequence[int]],
+    what: str,
+) -> tuple[Symbols, tuple[tuple[int, ...], ...]]:
+    """The symbols of a tensor's columns, and which of them exclude each other."""
+    members, shape = _symbols(operation, symbols), tuple(tensor.shape)
+    if len(members) != shape[-1]:
+        fitting = ", ".join(("batch", *map(str, shape[1:-1]), str(len(members))))
+        raise InputError(
+            f"{operation}: {len(members)} symbols for {shape[-1]} columns of {what} (shape "
+            f"{shape}). Give one symbol per column: {what} ({fitting}), or a list of {shape[-1]} "
+            "symbols."
+        )
+    if shape[0] == 0:
+        raise InputError(f"{operation}: {what} of shape {shape} has no rows.")
     duplicate = members.first_duplicate()
     if duplicate is not None:
         first, second = duplicate
@@ -84,25 +130,7 @@ def read(
             f"{second} (equal to {shorten(members[first])}). Symbols must be distinct; add the "
             "columns up first, or give them different symbols."
         )
-    groups = read_groups(operation, exclusive, len(members))
-    columns = tensor.t()
-    names = members.members
-    _check_values(operation, tensor, logits)
-    if logits:
-        facts = Facts(
-            log_probs=_normalise(columns, exclusive, groups).contiguous(),
-            groups=groups,
-            label=SharedLabels(names),
-        )
-    else:
-        columns = columns.contiguous()
-        facts = Facts(
-            log_probs=safe_log(columns),
-            groups=groups,
-            label=SharedLabels(names),
-            probs=columns,
-        )
-    return Given(members, facts, tensor.shape[0])
+    return members, read_groups(operation, exclusive, len(members))
 
 
 def read_rows(
@@ -124,7 +152,7 @@ def read_rows(
             ) from None
         place = f"{operation}: row {row}"
         members = _symbols(place, symbols)
-        tensor = _tensor(place, values, "probs")
+        tensor = _tensor(place, values, symbols, "probs")
         if tensor.dim() != 1 or len(tensor) != len(members):
             raise InputError(
                 f"{place} has {len(members)} symbols and probabilities of shape "
@@ -195,7 +223,9 @@ def _check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
         )
 
 
-def _tensor(operation: str, numbers: Any, what: str) -> Tensor:
+def _tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
+    """What a user gave as numbers, as a floating-point tensor."""
+    _check_order(operation, numbers, symbols, what)
     if not isinstance(numbers, Tensor):
         try:
             numbers = torch.as_tensor(numbers, dtype=None)
@@ -262,14 +292,15 @@ def _check_values(operation: str, numbers: Tensor, logits: bool) -> None:
 def _normalise(
     logits: Tensor, exclusive: bool | Sequence[Sequence[int]], groups: tuple[tuple[int, ...], ...]
 ) -> Tensor:
-    """(columns, rows) of logits as log-probabilities."""
+    """(..., columns, rows) of logits as log-probabilities."""
     if exclusive is True:
-        return logits.log_softmax(0)
+        return logits.log_softmax(-2)
     if exclusive is False:
         return F.logsigmoid(logits)
     parts, order = [], []
     for group in groups:
-        part = logits[list(group)]
-        parts.append(part.log_softmax(0) if len(group) > 1 else F.logsigmoid(part))
+        part = logits[..., list(group), :]
+        parts.append(part.log_softmax(-2) if len(group) > 1 else F.logsigmoid(part))
         order.extend(group)
-    return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(logits.device)]
+    back = torch.from_numpy(np.argsort(order)).to(logits.device)
+    return torch.cat(parts, -2).index_select(-2, back)

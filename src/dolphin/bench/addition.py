@@ -54,9 +54,6 @@ class Addition(Program):
         return class_scores(digits, 10, inputs, generator), sums
 
     def loss(self, scores: Tensor, labels: list[int]) -> Tensor:
-        x, y = (
-            [dl.Distribution.from_logits(place, range(10)) for place in number.unbind(1)]
-            for number in scores.unbind(1)
-        )
+        x, y = (dl.Distribution.each_from_logits(number, range(10)) for number in scores.unbind(1))
         right = fits(list(zip(x, y, strict=True)), labels)
         return dl.nll_loss(right, [True] * len(labels))

@@ -17,9 +17,9 @@ import dolphin as dl
 from dolphin.bench.cases import NAMES, Case, choose
 from dolphin.bench.memory import peak_memory
 from dolphin.bench.program import Inputs
-from dolphin.bench.timing import Draws, time_network, time_symbolic
+from dolphin.bench.timing import Draws, time_both
 
-BUDGET = 20.0  # seconds that the steps of one measurement may take
+BUDGET = 40.0  # seconds that the steps of one measurement may take
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,13 @@ def measure(
     device: str = "cpu",
     memory: bool = True,
 ) -> Measurement:
-    """Measure one case: the network alone, then the symbolic part alone, in this process."""
+    """Measure one case: the network alone and the symbolic part alone, in turns."""
     where = torch.device(device)
     draws = Draws(case.program, case.batch, inputs, where)
     dl.cache_clear()
     first = _function_calls(case, draws)
-    symbolic = time_symbolic(case.program, case.algebra(), draws, steps, BUDGET)
+    symbolic, neural = time_both(case.program, case.algebra(), draws, steps, BUDGET)
     later = _function_calls(case, draws)
-    pictures = case.program.pictures(case.batch)
-    neural = time_network(case.program.network(), pictures, min(steps, 10), BUDGET, where)
     return Measurement(
         name=case.name,
         provenance=case.provenance,

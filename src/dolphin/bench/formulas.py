@@ -97,7 +97,7 @@ class Formula(Program):
         return class_scores(truth, len(SYMBOLS), inputs, generator), labels
 
     def loss(self, scores: Tensor, labels: list[float]) -> Tensor:
-        results = evaluate([dl.Distribution.from_logits(s, SYMBOLS) for s in scores.unbind(1)])
+        results = evaluate(dl.Distribution.each_from_logits(scores, SYMBOLS))
         # The label is to become likelier, and every other result of a row less likely.
         judged = dl.apply(results, dl.Distribution.certain_rows(labels), judge)
         return dl.bce_loss(judged, ["right"] * len(labels))

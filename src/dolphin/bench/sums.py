@@ -31,7 +31,7 @@ def multiply(digits: list[dl.Distribution]) -> dl.Distribution:
 
 def read_digits(scores: Tensor) -> list[dl.Distribution]:
     """A distribution for each of the N places of scores (B, N, 10)."""
-    return [dl.Distribution.from_logits(place, range(10)) for place in scores.unbind(1)]
+    return dl.Distribution.each_from_logits(scores, range(10))
 
 
 class _Digits(Program):

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import dolphin as dl
 from dolphin.bench.program import Inputs, Program
 
 WARM_UP = 3
+MOST_TURNS = 10  # of network and symbolic part
+SHORTEST = 0.02  # seconds of symbolic steps in a turn
 PICTURES_AT_ONCE = 2048  # larger batches go through the network in parts, to fit into memory
 
 
@@ -57,45 +59,70 @@ class Draws:
         return scores.to(self.device).requires_grad_(), labels
 
 
-def time_symbolic(
+def time_both(
     program: Program, provenance: dl.Provenance, draws: Draws, steps: int, budget: float
-) -> Times:
-    """Medians of `steps` steps after warm-up, fewer if they take longer than `budget` seconds."""
+) -> tuple[Times, Times]:
+    """Medians of the symbolic part alone and of the network alone, after warm-up.
 
-    def forward() -> Tensor:
-        with dl.using(provenance):
-            return program.loss(*data)
-
-    clock, times = Clock(draws.device), []
+    They take turns, because the speed of a machine changes from one second to the next: both see
+    the same. A turn has at least one step of each, and of a short program as many as take
+    `SHORTEST` seconds. Turns end early when all of them have taken `budget` seconds.
+    """
+    symbolic, network = _Symbolic(program, provenance, draws), _Network(program, draws)
+    for _ in range(WARM_UP):
+        symbolic.step()
+    network.step()
+    turns = min(steps, MOST_TURNS)
+    found: list[tuple[float, float]] = []
+    neural: list[tuple[float, float]] = []
     started = time.perf_counter()
-    for step in range(WARM_UP + steps):
-        data = draws()
-        times.append(_step(clock, forward, Tensor.backward))
-        if step >= WARM_UP and time.perf_counter() - started > budget:
+    for turn in range(turns):
+        neural.append(network.step())
+        until, wanted = time.perf_counter() + SHORTEST, (turn + 1) * steps // turns
+        while len(found) < wanted or time.perf_counter() < until:
+            found.append(symbolic.step())
+        if turn >= 2 and time.perf_counter() - started > budget:
             break
-    return _medians(times[WARM_UP:])
+    return _medians(found), _medians(neural)
 
 
-def time_network(
-    network: nn.Module, pictures: Tensor, steps: int, budget: float, device: torch.device
-) -> Times:
+class _Symbolic:
+    """The symbolic part of a step: from scores to the loss and back."""
+
+    def __init__(self, program: Program, provenance: dl.Provenance, draws: Draws) -> None:
+        self.program, self.provenance, self.draws = program, provenance, draws
+        self.clock = Clock(draws.device)
+
+    def step(self) -> tuple[float, float]:
+        data = self.draws()
+
+        def forward() -> Tensor:
+            with dl.using(self.provenance):
+                return self.program.loss(*data)
+
+        return _step(self.clock, forward, Tensor.backward)
+
+
+class _Network:
     """Forward and backward of the network alone, in training mode, on the whole batch."""
-    network = network.train().to(device)
-    parts = [part.to(device) for part in pictures.split(PICTURES_AT_ONCE)]
-    clock, times = Clock(device), []
-    started = time.perf_counter()
-    for step in range(1 + steps):
+
+    def __init__(self, program: Program, draws: Draws) -> None:
+        self.network = program.network().train().to(draws.device)
+        pictures = program.pictures(draws.batch).split(PICTURES_AT_ONCE)
+        self.parts = [part.to(draws.device) for part in pictures]
+        self.clock = Clock(draws.device)
+
+    def step(self) -> tuple[float, float]:
         whole = [0.0, 0.0]
-        for part in parts:
+        for part in self.parts:
             forward, backward = _step(
-                clock, lambda part=part: network(part), lambda y: y.backward(torch.ones_like(y))
+                self.clock,
+                lambda part=part: self.network(part),
+                lambda y: y.backward(torch.ones_like(y)),
             )
             whole = [whole[0] + forward, whole[1] + backward]
-        network.zero_grad(set_to_none=True)
-        times.append((whole[0], whole[1]))
-        if step >= 3 and time.perf_counter() - started > budget:
-            break
-    return _medians(times[1:])
+        self.network.zero_grad(set_to_none=True)
+        return whole[0], whole[1]
 
 
 def _step(

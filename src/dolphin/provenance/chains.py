@@ -35,7 +35,7 @@ def plain_chain(
     there underflow matters: in a trained network all but the label may be next to impossible.
     """
     with torch.no_grad():
-        logs = torch.cat([operand.detach() for operand in operands])
+        logs = torch.cat(list(operands))
         sizes = [operand.shape[0] for operand in operands]
         plain = logs.exp()
         if logs.numel() == 0 or not _within_one(plain, sizes):
@@ -131,14 +131,23 @@ def _convolve(a: Tensor, b: Tensor) -> Tensor:
     if a.shape[0] < b.shape[0]:
         a, b = b, a
     depth, width = b.shape[0], a.shape[0] + b.shape[0] - 1
-    padded = F.pad(a, (0, 0, depth - 1, depth - 1))
-    return _weighted_sum(windows(padded, depth, width), b.flip(0))
+    if depth * width * a.shape[1] <= _LARGE:
+        return _slanted(a, b).sum(0)
+    terms = windows(F.pad(a, (0, 0, depth - 1, depth - 1)), depth, width)
+    return _weighted_sum(terms, b.flip(0))
+
+
+def _slanted(a: Tensor, b: Tensor) -> Tensor:
+    """(m, n + m - 1, r): all products a[i]·b[j], line j of them moved on by j, zeros around."""
+    (width, rows), depth = a.shape, b.shape[0]
+    lines = a.new_zeros(depth, width + depth - 1, rows)
+    slant = (lines.stride(0) + rows, rows, 1)
+    torch.mul(a, b[:, None], out=lines.as_strided((depth, width, rows), slant))
+    return lines
 
 
 def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
     """Σ_d terms[d]·weights[d], of (depth, width, r) and (depth, r), a few d at a time."""
-    if terms.numel() <= _LARGE:
-        return (terms * weights[:, None]).sum(0)
     step, sums = _step(terms[0]), terms.new_zeros(terms.shape[1:])
     for some, weight in zip(terms.split(step), weights.split(step), strict=True):
         sums += (some * weight[:, None]).sum(0)

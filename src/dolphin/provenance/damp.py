@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dolphin.config import current_settings
 from dolphin.contraction import BucketTensors, Contraction, to_device
 from dolphin.errors import InputError
 from dolphin.provenance.chains import plain_chain
@@ -26,6 +24,13 @@ from dolphin.provenance.numbers import (
     prob_of_log,
     reading_is_free,
     underflows,
+)
+from dolphin.provenance.products import (
+    chunk_indices,
+    chunk_size,
+    log_products,
+    padded,
+    without_padding,
 )
 
 
@@ -93,7 +98,7 @@ class DAMP(TensorProvenance):
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
         spread = _spread(operands)
-        if self._is_plain(plan, operands):
+        if self.waits(plan, operands) and self._is_plain(plan, rows):
             made = plain_chain(spread, [plan])
             if made is not None:
                 return made
@@ -101,7 +106,7 @@ class DAMP(TensorProvenance):
             return log_convolution(*spread, clip=clip)
         parts = []
         for bucket in plan.on(operands[0].device):
-            step = _chunk(bucket.depth * rows)
+            step = chunk_size(bucket.depth * rows)
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
@@ -110,11 +115,8 @@ class DAMP(TensorProvenance):
     def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
         return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
 
-    def _is_plain(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+    def _is_plain(self, plan: Contraction, rows: int) -> bool:
         """Are plain numbers worth a try? Large convolutions are faster in blocks."""
-        if not self.waits(plan, operands):
-            return False
-        rows = max(tags.shape[1] for tags in operands)
         return not plan.convolution or plan.combinations * rows <= _LARGEST_PLAIN_CONVOLUTION
 
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
@@ -130,11 +132,12 @@ class DAMP(TensorProvenance):
         self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: Tensor | None
     ) -> Tensor | None:
         operands = _spread([first, *(other for _, other in steps)])
-        if wanted is not None and operands[0].shape[1] != len(wanted):
+        rows, plans = operands[0].shape[1], [plan for plan, _ in steps]
+        if not reading_is_free(first) or (wanted is not None and rows != len(wanted)):
             return None
-        if not all(self._is_plain(plan, operands[:2]) for plan, _ in steps):
+        if not all(self._is_plain(plan, rows) for plan in plans):
             return None
-        return plain_chain(operands, [plan for plan, _ in steps], wanted)
+        return plain_chain(operands, plans, wanted)
 
 
 def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
@@ -144,13 +147,6 @@ def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 _LARGEST_PLAIN_CONVOLUTION = 2_000_000  # terms; beyond, blocks are faster
-_IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
-
-
-def _chunk(numbers_each: int) -> int:
-    """How many groups or symbols, of so many numbers each, are worked on at once."""
-    most = min(_IN_CACHE, current_settings().chunk_elements)
-    return max(1, most // max(1, numbers_each))
 
 
 class _SumOfProducts(torch.autograd.Function):
@@ -167,12 +163,12 @@ class _SumOfProducts(torch.autograd.Function):
         ctx.bucket, ctx.step, ctx.clip, ctx.plain = bucket, step, clip, False
         if reading_is_free(operands[0]):
             plain = [logs.exp() for logs in operands]
-            sums = _plain_sums(bucket, step, _padded(bucket, plain, 0.0))
+            sums = _plain_sums(bucket, step, padded(bucket, plain, 0.0))
             if not underflows(sums):
                 ctx.plain = True
                 ctx.save_for_backward(sums, *plain)
                 return sums.clamp(max=1.0).log_()
-        sums = _log_sums(bucket, step, _padded(bucket, operands, ZERO))
+        sums = _log_sums(bucket, step, padded(bucket, operands, ZERO))
         ctx.save_for_backward(sums, *operands)
         return sums.clamp(max=0.0)
 
@@ -186,29 +182,11 @@ class _SumOfProducts(torch.autograd.Function):
         return (None, None, None, *(g if n else None for g, n in zip(grads, needed, strict=True)))
 
 
-def _padded(bucket: BucketTensors, operands: Sequence[Tensor], zero: float) -> list[Tensor]:
-    """The operands; the first with a zero in front, which padding refers to."""
-    if bucket.shifted is None:
-        return list(operands)
-    return [F.pad(operands[0], (0, 0, 1, 0), value=zero), *operands[1:]]
-
-
-def _chunk_indices(bucket: BucketTensors, start: int, step: int) -> list[Tensor]:
-    """Indices into padded operands, for groups start .. start + step."""
-    indices = list(bucket.indices)
-    if bucket.shifted is not None:
-        indices[0] = bucket.shifted
-    if start == 0 and step >= bucket.width:
-        return indices
-    shape = (bucket.depth, bucket.width)
-    return [index.view(shape)[:, start : start + step].reshape(-1) for index in indices]
-
-
 def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
     parts = []
     for start in range(0, bucket.width, step):
         product: Tensor | None = None
-        for numbers, index in zip(operands, _chunk_indices(bucket, start, step), strict=True):
+        for numbers, index in zip(operands, chunk_indices(bucket, start, step), strict=True):
             gathered = numbers.index_select(0, index)
             product = gathered if product is None else product.mul_(gathered)
         assert product is not None
@@ -219,7 +197,7 @@ def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) ->
 
 def _log_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
     starts = range(0, bucket.width, step)
-    parts = [_log_sum(_products(bucket, operands, start, step)).squeeze(0) for start in starts]
+    parts = [_log_sum(log_products(bucket, operands, start, step)).squeeze(0) for start in starts]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -232,11 +210,11 @@ def _plain_gradients(
     clip: bool,
 ) -> list[Tensor]:
     """Gradients of logarithms: of operands, from those of sums, given both as plain numbers."""
-    operands = _padded(bucket, plain, 0.0)
+    operands = padded(bucket, plain, 0.0)
     grads = [torch.zeros_like(operand) for operand in operands]
     share = plain_share(grad, sums, clip=clip)
     for start in range(0, bucket.width, step):
-        indices = _chunk_indices(bucket, start, step)
+        indices = chunk_indices(bucket, start, step)
         gathered = [o.index_select(0, i) for o, i in zip(operands, indices, strict=True)]
         spread = share[start : start + step].expand(bucket.depth, -1, -1)
         for number, (total, index) in enumerate(zip(grads, indices, strict=True)):
@@ -245,7 +223,7 @@ def _plain_gradients(
                 part = part * other.view(part.shape)
             total.index_add_(0, index, part.reshape(-1, share.shape[-1]))
     grads = [total.mul_(numbers) for total, numbers in zip(grads, operands, strict=True)]
-    return _without_padding(bucket, grads)
+    return without_padding(bucket, grads)
 
 
 def _log_gradients(
@@ -256,31 +234,17 @@ def _log_gradients(
     grad: Tensor,
     clip: bool,
 ) -> list[Tensor]:
-    operands = _padded(bucket, logs, ZERO)
+    operands = padded(bucket, logs, ZERO)
     grads = [torch.zeros_like(operand) for operand in operands]
     grad = gradient_above_one(grad, sums, clip=clip)
     for start in range(0, bucket.width, step):
         chunk = slice(start, start + step)
-        share = _products(bucket, operands, start, step)
+        share = log_products(bucket, operands, start, step)
         share = share.sub_(sums[chunk]).exp_().mul_(grad[chunk])
         flat = share.view(-1, share.shape[-1])
-        for total, index in zip(grads, _chunk_indices(bucket, start, step), strict=True):
+        for total, index in zip(grads, chunk_indices(bucket, start, step), strict=True):
             total.index_add_(0, index, flat)
-    return _without_padding(bucket, grads)
-
-
-def _without_padding(bucket: BucketTensors, grads: list[Tensor]) -> list[Tensor]:
-    return grads if bucket.shifted is None else [grads[0][1:], *grads[1:]]
-
-
-def _products(bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int) -> Tensor:
-    """(depth, width of the chunk, rows) logarithms of products."""
-    product: Tensor | None = None
-    for logs, index in zip(operands, _chunk_indices(bucket, start, step), strict=True):
-        gathered = logs.index_select(0, index)
-        product = gathered if product is None else product.add_(gathered)
-    assert product is not None
-    return product.view(bucket.depth, -1, product.shape[-1])
+    return without_padding(bucket, grads)
 
 
 def _log_sum(logs: Tensor) -> Tensor:

@@ -11,15 +11,24 @@ Gradients are finite everywhere. Where a formula has a corner, they are what the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
 from dolphin.provenance.contract import Facts, TensorProvenance
 from dolphin.provenance.numbers import ZERO, floor, log1mexp, prob_of_log
+from dolphin.provenance.products import (
+    chunk_indices,
+    chunk_size,
+    log_products,
+    padded,
+    without_padding,
+)
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
@@ -117,8 +126,56 @@ class MaxProduct(LogTruthValues):
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return tags.amax(dim)
 
+    def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        if torch.compiler.is_compiling():  # leave fusing to the compiler
+            return super().contract(operands, plan)
+        rows = max(tags.shape[1] for tags in operands)
+        spread = [tags.expand(-1, rows) for tags in operands]
+        parts = [
+            _BestProduct.apply(bucket, chunk_size(bucket.depth * rows), *spread)
+            for bucket in plan.on(operands[0].device)
+        ]
+        return self._assemble(parts, plan, operands)
+
     def saturated(self, old: Tensor, new: Tensor) -> bool:
         return bool((old == new).all())
+
+
+class _BestProduct(torch.autograd.Function):
+    """The largest Π_i operand_i[index_i[d, w]] for every w, of logarithms.
+
+    Products are made a few groups at a time and not kept: to find the best ones again costs less
+    than to remember where they were.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, bucket: BucketTensors, step: int, *operands: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.bucket, ctx.step = bucket, step
+        ready = padded(bucket, operands, ZERO)
+        best = torch.cat(
+            [
+                log_products(bucket, ready, start, step).amax(0)
+                for start in range(0, bucket.width, step)
+            ]
+        )
+        ctx.save_for_backward(best, *operands)
+        return best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        bucket: BucketTensors = ctx.bucket
+        best, *operands = ctx.saved_tensors
+        ready = padded(bucket, operands, ZERO)
+        grads = [torch.zeros_like(operand) for operand in ready]
+        for start in range(0, bucket.width, ctx.step):
+            chunk = slice(start, start + ctx.step)
+            share = log_products(bucket, ready, start, ctx.step).eq_(best[chunk])
+            share.mul_(grad[chunk] / share.sum(0))
+            flat = share.view(-1, share.shape[-1])
+            for total, index in zip(grads, chunk_indices(bucket, start, ctx.step), strict=True):
+                total.index_add_(0, index, flat)
+        return (None, None, *without_padding(bucket, grads))
 
 
 class NoisyOr(LogTruthValues):

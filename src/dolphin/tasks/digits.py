@@ -126,7 +126,7 @@ def digit_whereabouts() -> str:
 
 def digit_distributions(logits: Tensor) -> list[dl.Distribution]:
     """Logits (B, places, 10) as one distribution over the digits 0...9 a place."""
-    return [dl.Distribution.from_logits(place, range(10)) for place in logits.unbind(1)]
+    return dl.Distribution.each_from_logits(logits, range(10))
 
 
 def read_digits(network: nn.Module, images: Tensor) -> Tensor:

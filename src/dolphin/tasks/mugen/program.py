@@ -68,7 +68,7 @@ def watch(pairs: Sequence[dl.Distribution], captions: Iterable[Deeds]) -> dl.Dis
 
 def read_actions(logits: Tensor) -> list[dl.Distribution]:
     """One distribution a frame pair, from logits (clips, pairs, actions)."""
-    return [dl.Distribution.from_logits(pair, ACTIONS) for pair in logits.unbind(1)]
+    return dl.Distribution.each_from_logits(logits, ACTIONS)
 
 
 def scores(logits: Tensor, captions: Sequence[Deeds]) -> Tensor:

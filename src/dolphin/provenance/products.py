@@ -1,0 +1,58 @@
+"""Products of combinations, some of them at a time: what provenances of logarithms share.
+
+Combinations come in buckets of groups of the same size. Where a bucket is padded, its first operand
+gets a row of zeros in front that the padding refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dolphin.config import current_settings
+from dolphin.contraction import BucketTensors
+
+_IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
+
+
+def chunk_size(numbers_each: int) -> int:
+    """How many groups or symbols, of so many numbers each, are worked on at once."""
+    most = min(_IN_CACHE, current_settings().chunk_elements)
+    return max(1, most // max(1, numbers_each))
+
+
+def padded(bucket: BucketTensors, operands: Sequence[Tensor], zero: float) -> list[Tensor]:
+    """The operands; the first with a zero in front, which padding refers to."""
+    if bucket.shifted is None:
+        return list(operands)
+    return [F.pad(operands[0], (0, 0, 1, 0), value=zero), *operands[1:]]
+
+
+def chunk_indices(bucket: BucketTensors, start: int, step: int) -> list[Tensor]:
+    """Indices into padded operands, for groups start .. start + step."""
+    indices = list(bucket.indices)
+    if bucket.shifted is not None:
+        indices[0] = bucket.shifted
+    if start == 0 and step >= bucket.width:
+        return indices
+    shape = (bucket.depth, bucket.width)
+    return [index.view(shape)[:, start : start + step].reshape(-1) for index in indices]
+
+
+def log_products(
+    bucket: BucketTensors, operands: Sequence[Tensor], start: int, step: int
+) -> Tensor:
+    """(depth, width of the chunk, rows) logarithms of products."""
+    product: Tensor | None = None
+    for logs, index in zip(operands, chunk_indices(bucket, start, step), strict=True):
+        gathered = logs.index_select(0, index)
+        product = gathered if product is None else product.add_(gathered)
+    assert product is not None
+    return product.view(bucket.depth, -1, product.shape[-1])
+
+
+def without_padding(bucket: BucketTensors, grads: list[Tensor]) -> list[Tensor]:
+    """Gradients of the operands, from those of the padded ones."""
+    return grads if bucket.shifted is None else [grads[0][1:], *grads[1:]]
