@@ -38,18 +38,30 @@ class FirstGuess(nn.Module):
 
     def __init__(self, side: int, radius: float) -> None:
         super().__init__()
-        window = 2 * int(radius) + 1
-        self.brightness = nn.AvgPool2d(window, 1, window // 2)
+        self.window = 2 * int(radius) + 1
         self.blocks = nn.AdaptiveMaxPool2d(side)
         self.slope = nn.Parameter(torch.tensor([40.0, 20.0]))
         self.level = nn.Parameter(torch.tensor([0.95, 0.1]))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of ends and of ink, a block each."""
-        bright = self.blocks(self.brightness(images))
+        bright = self.blocks(box_mean(images, self.window))
         seen = (bright / bright.amax((2, 3), keepdim=True).clamp(min=1e-3), self.blocks(images))
         ends, ink = (self.slope[i] * (seen[i] - self.level[i]) for i in range(2))
         return ends, ink.clamp(*UNSURE)
+
+
+def box_mean(images: Tensor, window: int) -> Tensor:
+    """The mean of a square of pixels around each one, by sums of sums: any window costs the same.
+
+    >>> box_mean(torch.tensor([[0.0, 9.0, 0.0], [0.0, 0.0, 0.0]])[None, None], 3)
+    tensor([[[[1., 1., 1.],
+              [1., 1., 1.]]]])
+    """
+    before, after = window // 2 + 1, window // 2
+    sums = F.pad(images, (before, after, before, after)).cumsum(2)
+    sums = (sums[:, :, window:] - sums[:, :, :-window]).cumsum(3)
+    return (sums[..., window:] - sums[..., :-window]) / window**2
 
 
 class LocalNetwork(nn.Module):
@@ -89,20 +101,21 @@ class LocalNetwork(nn.Module):
 class PlainNetwork(nn.Module):
     """The features of one of the others, and an answer without a program, for comparison.
 
+    What a first guess sees of ends and ink, it sees as well.
+
     >>> PlainNetwork(paper_features(32), 256)(torch.zeros(2, 1, 32, 32))[0].shape
     torch.Size([2, 1])
     """
 
-    def __init__(self, features: nn.Module, count: int) -> None:
+    def __init__(self, features: nn.Module, count: int, guess: FirstGuess | None = None) -> None:
         super().__init__()
-        self.features = features
-        self.answer = nn.Sequential(
-            nn.Flatten(), nn.Linear(count, 256), nn.ReLU(), nn.Linear(256, 1)
-        )
+        self.features, self.guess = features, guess
+        self.answer = nn.Sequential(nn.Linear(count, 256), nn.ReLU(), nn.Linear(256, 1))
 
     def forward(self, images: Tensor) -> tuple[Tensor]:
         """The score of the answer."""
-        return (self.answer(self.features(images)),)
+        seen = [self.features(images), *(self.guess(images) if self.guess else ())]
+        return (self.answer(torch.cat([each.flatten(1) for each in seen], dim=1)),)
 
 
 def paper_features(size: int) -> nn.Sequential:

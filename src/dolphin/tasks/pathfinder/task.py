@@ -146,7 +146,8 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
                 return model.LocalNetwork(size, side, self.config.design().radius, width)
             case "plain":
                 features = model.local_features(size, side, width)
-                return model.PlainNetwork(features, width * side * side)
+                guess = model.FirstGuess(side, self.config.design().radius)
+                return model.PlainNetwork(features, (width + 2) * side * side, guess)
             case "plain-paper":
                 return model.PlainNetwork(model.paper_features(size), 256)
 
