@@ -129,6 +129,9 @@ def test_sentences_that_lean_on_others_stay_together():
         "[0] met her father [1]",
         "[0] is [1]'s son",
     ]
+    assert texts("[A] and [B] are brothers. [C] is father of their father.") == [
+        "[0] and [1] are brothers. [2] is father of their father."
+    ]
     assert texts("[A] slept. It rained.") == texts("Nobody is here.") == texts("") == []
 
 

@@ -469,6 +469,8 @@ def _shared_union(domains: Sequence[Any]) -> Plan:
 def check_rows(operation: str, sizes: Sequence[int]) -> int:
     """The common batch size; operands with one row fit any other."""
     batch = max(sizes, default=1)
+    if min(sizes, default=1) == batch:
+        return batch
     if any(size not in (1, batch) for size in sizes):
         shown = ", ".join(map(str, sizes))
         raise MismatchError(

@@ -47,6 +47,8 @@ def cut(story: str) -> list[Passage]:
             texts[-1] += " " + sentence
         else:
             texts.append(sentence)
+    if len(texts) > 1 and len(find_names(texts[-1])) < 2:  # nobody follows: it ends what was told
+        texts[-2:] = [" ".join(texts[-2:])]
     return [_number_people(text) for text in texts if len(find_names(text)) >= 2]
 
 
