@@ -211,8 +211,6 @@ def test_a_chain_holds_if_all_its_links_do(provenance):
 def test_there_are_twenty_relations():
     assert len(set(kinship.RELATIONS)) == 20
     assert set(kinship.TABLE.values()) <= set(kinship.RELATIONS)
-    for kind, inverse in kinship.INVERSE.items():
-        assert kinship.INVERSE[inverse] == kind
 
 
 def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
@@ -241,7 +239,7 @@ def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
         "parent": up, "child": down, "sibling": beside, "spouse": married,
         "grandparent": then(up, up), "grandchild": then(down, down),
         "parent's sibling": then(up, beside), "sibling's child": then(beside, down),
-        "parent in law": then(married, up), "child in law": then(down, married),
+        "parent-in-law": then(married, up), "child-in-law": then(down, married),
     }  # fmt: skip
     found: dict[tuple[int, int], set[str]] = {}
     for kind, relatives in kinds.items():
@@ -261,7 +259,8 @@ def test_the_rules_of_kinship_hold_in_a_family():
                 assert kinship.RULES[pair] in family[a, d], (a, b, d, pair)
     assert used == set(kinship.RULES)
     for (a, b), kinds in family.items():
-        assert {kinship.INVERSE[kind] for kind in kinds} == family[b, a]
+        men = {kinship.inverse(kinship.KINDS[kind][0], female=False) for kind in kinds}
+        assert men == {kinship.KINDS[kind][0] for kind in family[b, a]}
 
 
 def test_nobody_is_derived_through_the_asker():

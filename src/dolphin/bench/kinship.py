@@ -6,7 +6,6 @@ a row with its own symbols.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import torch
@@ -16,20 +15,7 @@ from torch import Tensor, nn
 import dolphin as dl
 from dolphin.bench.networks import SentenceNetwork
 from dolphin.bench.program import Inputs, Program, class_scores
-
-KINDS = {
-    "parent": ("father", "mother"),
-    "child": ("son", "daughter"),
-    "sibling": ("brother", "sister"),
-    "spouse": ("husband", "wife"),
-    "grandparent": ("grandfather", "grandmother"),
-    "grandchild": ("grandson", "granddaughter"),
-    "parent's sibling": ("uncle", "aunt"),
-    "sibling's child": ("nephew", "niece"),
-    "parent in law": ("father-in-law", "mother-in-law"),
-    "child in law": ("son-in-law", "daughter-in-law"),
-}
-RELATIONS = tuple(itertools.chain.from_iterable(KINDS.values()))
+from dolphin.tasks.clutrr.kinship import KINDS, RELATIONS, inverse
 
 # "My parent's child is my sibling": what a kind of a kind is, where there is no doubt about it.
 RULES = {
@@ -39,29 +25,17 @@ RULES = {
     ("parent", "spouse"): "parent",
     ("child", "child"): "grandchild",
     ("child", "sibling"): "child",
-    ("child", "spouse"): "child in law",
+    ("child", "spouse"): "child-in-law",
     ("sibling", "parent"): "parent",
     ("sibling", "child"): "sibling's child",
     ("sibling", "sibling"): "sibling",
     ("sibling", "grandparent"): "grandparent",
     ("sibling", "parent's sibling"): "parent's sibling",
-    ("spouse", "parent"): "parent in law",
+    ("spouse", "parent"): "parent-in-law",
     ("spouse", "child"): "child",
     ("spouse", "grandchild"): "grandchild",
     ("grandparent", "spouse"): "grandparent",
     ("grandchild", "sibling"): "grandchild",
-}
-INVERSE = {
-    "parent": "child",
-    "child": "parent",
-    "sibling": "sibling",
-    "spouse": "spouse",
-    "grandparent": "grandchild",
-    "grandchild": "grandparent",
-    "parent's sibling": "sibling's child",
-    "sibling's child": "parent's sibling",
-    "parent in law": "child in law",
-    "child in law": "parent in law",
 }
 TABLE = {
     (one, other): KINDS[kind][KINDS[second].index(other)]
@@ -168,7 +142,8 @@ def tell(length: int, generator: torch.Generator) -> Story:
     pairs, relations = [], []
     for place, kind in enumerate(chain):
         pairs += [(names[place], names[place + 1]), (names[place + 1], names[place])]
-        relations += [KINDS[kind][genders[place + 1]], KINDS[INVERSE[kind]][genders[place]]]
+        relation = KINDS[kind][genders[place + 1]]
+        relations += [relation, inverse(relation, female=genders[place] == 1)]
     answer = KINDS[whole][genders[-1]]
     return Story(tuple(pairs), tuple(relations), (names[0], names[-1]), answer)
 
