@@ -13,28 +13,26 @@ from torch.autograd.function import once_differentiable
 from dolphin.contraction import BucketTensors, Contraction, to_device
 from dolphin.errors import InputError
 from dolphin.provenance.chains import plain_chain
-from dolphin.provenance.contract import Facts, TensorProvenance
 from dolphin.provenance.convolution import log_convolution
-from dolphin.provenance.numbers import (
-    ZERO,
-    clip_above_one,
-    gradient_above_one,
-    log1mexp,
-    plain_share,
-    prob_of_log,
-    reading_is_free,
-    underflows,
-)
-from dolphin.provenance.products import (
+from dolphin.provenance.logarithms import (
+    LogTags,
     chunk_indices,
     chunk_size,
     log_products,
     padded,
     without_padding,
 )
+from dolphin.provenance.numbers import (
+    ZERO,
+    clip_above_one,
+    gradient_above_one,
+    plain_share,
+    reading_is_free,
+    underflows,
+)
 
 
-class DAMP(TensorProvenance):
+class DAMP(LogTags):
     """Add-mult probabilities (`damp`): a ⊕ b = min(1, a + b), a ⊗ b = a·b.
 
     Exact where summands exclude each other and factors are independent. Tags are logarithms, so
@@ -59,8 +57,6 @@ class DAMP(TensorProvenance):
             "double-negation", "excluded-middle", "negated-zero",
         }
     )  # fmt: skip
-    zero = ZERO
-    one_value = 0.0
 
     def __init__(self, above_one: str = "clip") -> None:
         if above_one not in ("clip", "pass"):
@@ -70,27 +66,8 @@ class DAMP(TensorProvenance):
     def parameters(self) -> dict[str, Any]:
         return {"above_one": self.above_one}
 
-    def from_facts(self, facts: Facts) -> Tensor:
-        return facts.log_probs
-
-    def from_probs(self, probs: Tensor) -> Tensor:
-        raise AssertionError("DAMP starts from logarithms")
-
-    def to_probs(self, tags: Tensor) -> Tensor:
-        return prob_of_log(tags)
-
-    def log_probs(self, tags: Tensor) -> Tensor:
-        return tags
-
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        return a + b
-
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return clip_above_one(tags.logsumexp(dim), keep_gradient=self.above_one == "pass")
-
-    def negation(self, tags: Tensor) -> Tensor:
-        """1 - a."""
-        return log1mexp(tags)
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
         if torch.compiler.is_compiling():  # leave fusing to the compiler

@@ -20,15 +20,16 @@ from torch.autograd.function import once_differentiable
 
 from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
-from dolphin.provenance.contract import Facts, TensorProvenance
-from dolphin.provenance.numbers import ZERO, floor, log1mexp, prob_of_log
-from dolphin.provenance.products import (
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.logarithms import (
+    LogTags,
     chunk_indices,
     chunk_size,
     log_products,
     padded,
     without_padding,
 )
+from dolphin.provenance.numbers import ZERO, floor
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
@@ -46,31 +47,6 @@ class TruthValues(TensorProvenance):
 
     def negation(self, tags: Tensor) -> Tensor:
         return 1.0 - tags
-
-
-class LogTruthValues(TensorProvenance):
-    """Tags that are logarithms of truth values, so that products of any length keep theirs."""
-
-    zero = ZERO
-    one_value = 0.0
-
-    def from_facts(self, facts: Facts) -> Tensor:
-        return facts.log_probs
-
-    def from_probs(self, probs: Tensor) -> Tensor:
-        raise AssertionError("starts from logarithms")
-
-    def to_probs(self, tags: Tensor) -> Tensor:
-        return prob_of_log(tags)
-
-    def log_probs(self, tags: Tensor) -> Tensor:
-        return tags
-
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        return a + b
-
-    def negation(self, tags: Tensor) -> Tensor:
-        return log1mexp(tags)
 
 
 class Godel(TruthValues):
@@ -103,7 +79,7 @@ class Godel(TruthValues):
         return bool((old == new).all())
 
 
-class MaxProduct(LogTruthValues):
+class MaxProduct(LogTags):
     """Max-product (`viterbi`): a ⊗ b = a·b, a ⊕ b = max(a, b).
 
     The probability of the likeliest proof, counting a fact as often as it is used. A lower bound of
@@ -178,7 +154,7 @@ class _BestProduct(torch.autograd.Function):
         return (None, None, *without_padding(bucket, grads))
 
 
-class NoisyOr(LogTruthValues):
+class NoisyOr(LogTags):
     """Product and probabilistic sum (`noisy-or`): a ⊗ b = a·b, a ⊕ b = a + b - a·b.
 
     Exact where summands and factors are all independent. Tags are logarithms: neither a long

@@ -1,7 +1,8 @@
-"""Products of combinations, some of them at a time: what provenances of logarithms share.
+"""What provenances share whose tags are logarithms: ⊗ is a sum, and nothing underflows.
 
-Combinations come in buckets of groups of the same size. Where a bucket is padded, its first operand
-gets a row of zeros in front that the padding refers to.
+Products of combinations are made some at a time. Combinations come in buckets of groups of the same
+size. Where a bucket is padded, its first operand gets a row of zeros in front that the padding
+refers to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,34 @@ from torch import Tensor
 
 from dolphin.config import current_settings
 from dolphin.contraction import BucketTensors
+from dolphin.provenance.contract import Facts, TensorProvenance
+from dolphin.provenance.numbers import ZERO, log1mexp, prob_of_log
+
+
+class LogTags(TensorProvenance):
+    """Tags that are logarithms of numbers in [0, 1], with 1 - a as negation."""
+
+    zero = ZERO
+    one_value = 0.0
+
+    def from_facts(self, facts: Facts) -> Tensor:
+        return facts.log_probs
+
+    def from_probs(self, probs: Tensor) -> Tensor:
+        raise AssertionError("starts from logarithms")
+
+    def to_probs(self, tags: Tensor) -> Tensor:
+        return prob_of_log(tags)
+
+    def log_probs(self, tags: Tensor) -> Tensor:
+        return tags
+
+    def mul(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    def negation(self, tags: Tensor) -> Tensor:
+        return log1mexp(tags)
+
 
 _IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
 
