@@ -277,3 +277,55 @@ def test_large_sums_are_added_up_in_pieces(n, m):
         rtol=1e-4,
         atol=1e-6,
     )
+
+
+# -- reduce ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["damp", "viterbi", "min-max", "dtkp-am"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8])
+def test_reduce_is_a_fold_from_left_to_right(name, count):
+    """With a function that does not commute, and operands some of which have other symbols."""
+    logits = torch.randn(3, count, 2, dtype=torch.float64)
+    found = []
+    for fold_all in (dl.reduce, functools.reduce):
+        leaf = logits.clone().requires_grad_()
+        with dl.using(dl.get_provenance(name)):
+            parts = dl.Distribution.each_from_logits(leaf, "ab")
+            if count > 3:
+                parts[3] = dl.Distribution.from_logits(leaf[:, 3], "ax")
+                parts[-1] = dl.Distribution.certain("c")
+        if fold_all is dl.reduce:
+            whole = dl.reduce(add, parts)
+        else:
+            whole = functools.reduce(lambda x, y: dl.apply(x, y, add), parts)
+        probs = dl.get_probs(whole, symbols=sorted(whole.symbols))
+        (probs * torch.arange(1.0, probs.shape[1] + 1)).sum().backward()
+        found.append((sorted(whole.symbols), probs, leaf.grad))
+    assert found[0][0] == found[1][0]
+    torch.testing.assert_close(found[0][1:], found[1][1:])
+
+
+def test_reduce_joins_all_pairs_at_once():
+    """A thousand operands take as many operations as the tree has levels."""
+    parts = dl.Distribution.each_from_logits(torch.zeros(2, 1000, 2), [0, 1])
+    dl.reduce(max, parts)
+    with dl.profile() as seen:
+        whole = dl.reduce(max, parts)
+    assert sum(entry.calls for entry in seen.entries if entry.operation == "apply") < 20
+    assert whole.row(1)[0] == (0, 0.0)
+
+
+def test_pieces_of_rows_give_the_same(monkeypatch):
+    plan = Convolution((5, 3))
+    operands = [torch.randn(n, 40, dtype=torch.float64).log_softmax(0) for n in (5, 3)]
+    found = []
+    for large in (10**6, 16 * 5 * 7 + 1, 8):  # all at once, some rows, some terms at a time
+        monkeypatch.setattr(chains, "_LARGE", large)
+        leaves = [operand.clone().requires_grad_() for operand in operands]
+        sums = plain_chain(leaves, [plan])
+        assert sums is not None
+        (sums * torch.arange(40.0)).sum().backward()
+        found.append((sums, *(leaf.grad for leaf in leaves)))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[0], found[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from dolphin.plans import (
     union_plan,
 )
 from dolphin.profiling import active_profile, profiled
+from dolphin.provenance.contract import TensorProvenance
 from dolphin.symbols import Symbols, SymbolTable
 
 
@@ -197,7 +199,7 @@ def reduce(
     """Fold many distributions with an associative function of two symbols, as a balanced tree.
 
     The same result as `apply` from left to right, but with operands of similar size, which makes
-    long chains much cheaper. The leaves of the tree are short runs from left to right.
+    long chains much cheaper. Pairs with the same symbols are joined in one operation.
 
     >>> import dolphin as dl
     >>> coin = dl.Distribution([0.5, 0.5], [0, 1])
@@ -209,15 +211,46 @@ def reduce(
         raise InputError("reduce: got no distributions.")
     split("reduce", operands, 0)
     step = functools.partial(apply, cache=cache)
-    together = _RUN
-    while len(operands) > 1:
-        runs = [operands[at : at + together] for at in range(0, len(operands), together)]
-        operands = [functools.reduce(lambda a, b: step(a, b, function), run) for run in runs]
-        together = 2
-    return operands[0]
+    while len(operands) > 2:
+        operands = _halved(operands, lambda a, b: step(a, b, function))
+    return functools.reduce(lambda a, b: step(a, b, function), operands)
 
 
-_RUN = 8  # operands that are folded one after the other before a tree is worth it
+def _halved(operands: Sequence[Distribution], step: Function) -> list[Distribution]:
+    """Neighbours joined two by two; where they have the same symbols, many pairs in one step."""
+    made: list[Distribution] = []
+    at = 0
+    while at + 1 < len(operands):
+        alike = itertools.takewhile(functools.partial(_alike, operands[at]), operands[at:])
+        pairs = max(1, sum(1 for _ in alike) // 2)
+        some = operands[at : at + 2 * pairs]
+        made += [step(*some)] if pairs == 1 else _joined(some[::2], some[1::2], step)
+        at += 2 * pairs
+    return [*made, *operands[at:]]
+
+
+def _joined(
+    lefts: Sequence[Distribution], rights: Sequence[Distribution], step: Function
+) -> list[Distribution]:
+    """step(left, right) of each pair: so many more rows of one batch, which costs little more."""
+    both = step(Distribution.stack(lefts), Distribution.stack(rights))
+    parts = both._tags.unflatten(1, (len(lefts), -1)).unbind(1)
+    return [
+        Distribution._make(both._domain, tags, both._provenance, lefts[0]._batch) for tags in parts
+    ]
+
+
+def _alike(a: Distribution, b: Distribution) -> bool:
+    """Can the rows of both stand in one batch of a tensor?"""
+    return (
+        a._domain is b._domain
+        and a._batch == b._batch
+        and a._provenance == b._provenance
+        and isinstance(a._provenance, TensorProvenance)
+        and a._shared()
+        and not a._certain()
+        and not b._certain()
+    )
 
 
 def _settled(old: Distribution, new: Distribution) -> bool:

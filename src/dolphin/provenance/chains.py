@@ -22,6 +22,7 @@ from dolphin.provenance.numbers import floor, rounding
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
 _PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
 _LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
+_FEW_ROWS = 16  # fewer are not worth a piece of their own
 
 
 def plain_chain(
@@ -130,10 +131,14 @@ def windows(x: Tensor, depth: int, width: int) -> Tensor:
 def _convolve(a: Tensor, b: Tensor) -> Tensor:
     if a.shape[0] < b.shape[0]:
         a, b = b, a
-    depth, width = b.shape[0], a.shape[0] + b.shape[0] - 1
-    if depth * width * a.shape[1] <= _LARGE:
+    depth, length = b.shape[0], a.shape[0] + b.shape[0] - 1
+    at_once = _LARGE // (depth * length)
+    if at_once >= a.shape[1]:
         return _slanted(a, b).sum(0)
-    terms = windows(F.pad(a, (0, 0, depth - 1, depth - 1)), depth, width)
+    if at_once >= _FEW_ROWS:
+        pieces = zip(a.split(at_once, 1), b.split(at_once, 1), strict=True)
+        return torch.cat([_slanted(*piece).sum(0) for piece in pieces], 1)
+    terms = windows(F.pad(a, (0, 0, depth - 1, depth - 1)), depth, length)
     return _weighted_sum(terms, b.flip(0))
 
 
@@ -149,6 +154,10 @@ def _slanted(a: Tensor, b: Tensor) -> Tensor:
 def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
     """Σ_d terms[d]·weights[d], of (depth, width, r) and (depth, r), a few d at a time."""
     step, sums = _step(terms[0]), terms.new_zeros(terms.shape[1:])
+    if step == 1:
+        for term, weight in zip(terms, weights, strict=True):
+            sums.addcmul_(term, weight)
+        return sums
     for some, weight in zip(terms.split(step), weights.split(step), strict=True):
         sums += (some * weight[:, None]).sum(0)
     return sums
@@ -160,11 +169,21 @@ def _convolution_gradients(
     if a.shape[0] < b.shape[0]:
         grad_b, grad_a = _convolution_gradients(b, a, grad, plan)
         return grad_a, grad_b
+    at_once = _LARGE // (a.shape[0] * b.shape[0])
+    if at_once >= a.shape[1]:
+        return _small_gradients(a, b, grad)
+    if at_once >= _FEW_ROWS:
+        pieces = zip(*(part.split(at_once, 1) for part in (a, b, grad)), strict=True)
+        grads_a, grads_b = zip(*(_small_gradients(*piece) for piece in pieces), strict=True)
+        return torch.cat(grads_a, 1), torch.cat(grads_b, 1)
     shares = windows(grad, b.shape[0], a.shape[0])
-    if shares.numel() <= _LARGE:
-        return (shares * b[:, None]).sum(0), (shares * a).sum(1)
     parts = [(some * a).sum(1) for some in shares.split(_step(shares[0]))]
     return _weighted_sum(shares, b), torch.cat(parts)
+
+
+def _small_gradients(a: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    shares = windows(grad, b.shape[0], a.shape[0])
+    return (shares * b[:, None]).sum(0), (shares * a).sum(1)
 
 
 # -- all pairs, grouped ----------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class DAMP(LogTags):
 
     def _is_plain(self, plan: Contraction, rows: int) -> bool:
         """Are plain numbers worth a try? Large convolutions are faster in blocks."""
-        return not plan.convolution or plan.combinations * rows <= _LARGEST_PLAIN_CONVOLUTION
+        return not plan.convolution or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
 
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
         made = self._plain_chain(first, steps, None)
@@ -123,7 +123,7 @@ def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
     return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
 
 
-_LARGEST_PLAIN_CONVOLUTION = 2_000_000  # terms; beyond, blocks are faster
+_LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row; beyond, blocks are faster
 
 
 class _SumOfProducts(torch.autograd.Function):
