@@ -267,3 +267,23 @@ def test_a_fixpoint_settles_whatever_the_order_of_a_row_s_symbols(provenance):
         [0.45, 0.45 if provenance.name == "viterbi" else 0.65]
     )
     assert found.prob_of([(1, 0), (0, 1)]).tolist() == pytest.approx([0.0, 0.9])
+
+
+@pytest.mark.parametrize("chunk", [10**6, 16], ids=["at once", "in chunks"])
+def test_the_best_product_is_the_maximum_of_products(chunk, monkeypatch):
+    """Its own way against plain torch: groups of different sizes, ties, gradients."""
+    viterbi = dl.get_provenance("viterbi")
+    probs = [torch.rand(4, n, dtype=torch.float64).softmax(1) for n in (5, 4)]
+    probs[0][0, 1] = probs[0][0, 2]  # 1 · 2 and 2 · 1 are as likely in this row
+    probs[1][0, 1] = probs[1][0, 2]
+    found = []
+    for own in (True, False):
+        if not own:
+            monkeypatch.delattr(MaxProduct, "contract")
+        leaves = [p.clone().requires_grad_() for p in probs]
+        x, y = (dl.Distribution(p, range(p.shape[1]), provenance=viterbi) for p in leaves)
+        with dl.settings(chunk_elements=chunk):
+            logits = dl.get_logits(dl.apply(x, y, lambda a, b: a * b))
+            (logits * torch.arange(1.0, logits.shape[1] + 1)).sum().backward()
+        found.append((logits, *(leaf.grad for leaf in leaves)))
+    torch.testing.assert_close(found[0], found[1])

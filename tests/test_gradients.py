@@ -179,6 +179,16 @@ def test_a_sum_that_is_one_up_to_rounding_learns(dtype):
     torch.testing.assert_close(gradient, torch.ones_like(p))
 
 
+def test_from_logits_is_a_softmax_in_each_group():
+    logits = torch.randn(3, 5)
+    d = dl.Distribution.from_logits(logits, "abcde", exclusive=[[0, 3], [4, 1]])
+    wanted = torch.zeros(3, 5)
+    for group in ([0, 3], [4, 1]):
+        wanted[:, group] = logits[:, group].softmax(1)
+    wanted[:, 2] = logits[:, 2].sigmoid()
+    torch.testing.assert_close(dl.get_probs(d), wanted)
+
+
 @each_provenance
 @pytest.mark.parametrize("exclusive", [True, False, [[0, 2], [1, 3]]], ids=str)
 def test_each_from_logits_is_from_logits_of_each(provenance, exclusive):

@@ -153,7 +153,7 @@ def _slanted(a: Tensor, b: Tensor) -> Tensor:
 
 def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
     """Σ_d terms[d]·weights[d], of (depth, width, r) and (depth, r), a few d at a time."""
-    step, sums = _step(terms[0]), terms.new_zeros(terms.shape[1:])
+    step, sums = _step(terms[0], _IN_CACHE), terms.new_zeros(terms.shape[1:])
     if step == 1:
         for term, weight in zip(terms, weights, strict=True):
             sums.addcmul_(term, weight)
@@ -177,7 +177,7 @@ def _convolution_gradients(
         grads_a, grads_b = zip(*(_small_gradients(*piece) for piece in pieces), strict=True)
         return torch.cat(grads_a, 1), torch.cat(grads_b, 1)
     shares = windows(grad, b.shape[0], a.shape[0])
-    parts = [(some * a).sum(1) for some in shares.split(_step(shares[0]))]
+    parts = [(some * a).sum(1) for some in shares.split(_step(shares[0], _IN_CACHE))]
     return _weighted_sum(shares, b), torch.cat(parts)
 
 
@@ -214,6 +214,6 @@ def _product_gradients(
     return grad_a, grad_b
 
 
-def _step(each: Tensor, most: int = _IN_CACHE) -> int:
+def _step(each: Tensor, most: int) -> int:
     """How many pieces of work, each with so many numbers, are done at once."""
     return max(1, most // max(1, each.numel()))
