@@ -180,8 +180,7 @@ class Contraction:
         buckets: list[Bucket] = []
         position = np.full(self.groups, -1, dtype=np.int64)
         placed = 0
-        for size in np.unique(classes[classes >= 0]):
-            members = np.flatnonzero(classes == size)
+        for members in _joined_classes(classes, counts):
             buckets.append(self._bucket(members, counts, starts, order))
             position[members] = placed + np.arange(len(members))
             placed += len(members)
@@ -234,6 +233,23 @@ class Contraction:
             )
             self._devices[device] = known
         return known
+
+
+_WORTH_A_BUCKET = 256  # combinations that padding may add before it costs more than a bucket
+
+
+def _joined_classes(classes: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    """Groups of each class of sizes, classes joined where that adds little padding."""
+    joined: list[np.ndarray] = []
+    for size in np.unique(classes[classes >= 0]):
+        members = np.flatnonzero(classes == size)
+        before = joined[-1] if joined else members[:0]
+        deeper = counts[members].max() - counts[before].max(initial=0)
+        if len(before) and deeper * len(before) <= _WORTH_A_BUCKET:
+            joined[-1] = np.concatenate((before, members))
+        else:
+            joined.append(members)
+    return joined
 
 
 class Convolution(Contraction):
