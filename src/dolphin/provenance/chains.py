@@ -46,14 +46,14 @@ def plain_chain(
         for dtype in dict.fromkeys((logs.dtype, torch.float64)):
             if wanted is None and lowest < math.log(floor(dtype)):
                 continue
-            numbers = (plain if dtype == plain.dtype else logs.double().exp_()).split(sizes)
-            values = _folded(numbers, plans)
+            numbers = plain if dtype == plain.dtype else logs.double().exp_()
+            values = _folded(numbers.split(sizes), plans)
             read = values[-1] if wanted is None else values[-1].gather(0, wanted[None])[0]
             if wanted is None or read.amin().item() >= floor(dtype):
                 break
         else:
             return None
-    return _Chain.apply(plans, values, numbers, wanted, read, *operands)  # type: ignore[no-any-return]
+    return _Chain.apply(plans, numbers, values[1:], wanted, read, *operands)  # type: ignore[no-any-return]
 
 
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
@@ -80,21 +80,23 @@ class _Chain(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any,
         plans: Sequence[Contraction],
+        numbers: Tensor,
         values: Sequence[Tensor],
-        numbers: Sequence[Tensor],
         wanted: Tensor | None,
         read: Tensor,
         *operands: Tensor,
     ) -> Tensor:
-        ctx.plans, ctx.count, ctx.wanted = plans, len(values), wanted
-        ctx.save_for_backward(read, *values, *numbers[1:])
+        ctx.plans, ctx.wanted = plans, wanted
+        ctx.sizes = [operand.shape[0] for operand in operands]
+        ctx.save_for_backward(read, numbers, *values)
         return read.log().clamp_(max=0.0).to(operands[0].dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        read, *saved = ctx.saved_tensors
-        values, others = saved[: ctx.count], saved[ctx.count :]
+        read, numbers, *values = ctx.saved_tensors
+        first, *others = numbers.split(ctx.sizes)
+        values.insert(0, first)
         share = grad / read
         if ctx.wanted is not None:
             share = torch.zeros_like(values[-1]).scatter_(0, ctx.wanted[None], share[None])
@@ -103,9 +105,7 @@ class _Chain(torch.autograd.Function):
             share, shared = _gradients(before, other, share, plan)
             grads.append(shared)
         grads.append(share)
-        numbers = (values[0], *others)
-        together = torch.cat(grads[::-1]).mul_(torch.cat(numbers)).to(grad.dtype)
-        parts = together.split([part.shape[0] for part in numbers])
+        parts = torch.cat(grads[::-1]).mul_(numbers).to(grad.dtype).split(ctx.sizes)
         return (None, None, None, None, None, *parts)
 
 
