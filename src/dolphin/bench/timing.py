@@ -16,7 +16,7 @@ from dolphin.bench.program import Inputs, Program
 
 WARM_UP = 3
 MOST_TURNS = 10  # of network and symbolic part
-SHORTEST = 0.02  # seconds of symbolic steps in a turn
+SHORTEST = 0.1  # seconds of symbolic steps in a turn
 PICTURES_AT_ONCE = 2048  # larger batches go through the network in parts, to fit into memory
 
 
