@@ -27,7 +27,8 @@ def test_whatever_the_buckets_the_sums_are_the_same(name, worth, monkeypatch):
     plan, provenance = uneven(1), dl.get_provenance(name)
     logs = [torch.rand(n, 2, dtype=torch.float64).mul(-9).requires_grad_() for n in (7, 5)]
     found = provenance.log_probs(provenance.contract(logs, plan))
-    products = sum(tags[torch.from_numpy(i)] for tags, i in zip(logs, plan.indices, strict=True))
+    gathered = [tags[torch.from_numpy(i)] for tags, i in zip(logs, plan.indices, strict=True)]
+    products = torch.stack(gathered).sum(0)
     for group in (*range(40), *range(3000, plan.groups)):
         members = products[torch.from_numpy(plan.group_of == group)]
         if len(members) == 0:
