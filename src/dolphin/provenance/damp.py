@@ -75,7 +75,7 @@ class DAMP(LogTags):
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
         spread = _spread(operands)
-        if self.waits(plan, operands) and self._is_plain(plan, rows):
+        if self.waits(plan, operands) and _worth_plain_numbers(plan):
             made = plain_chain(spread, [plan])
             if made is not None:
                 return made
@@ -92,10 +92,6 @@ class DAMP(LogTags):
     def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
         return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
 
-    def _is_plain(self, plan: Contraction, rows: int) -> bool:
-        """Are plain numbers worth a try? Large convolutions are faster in blocks."""
-        return not plan.convolution or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
-
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
         made = self._plain_chain(first, steps, None)
         return super().contract_chain(first, steps) if made is None else made
@@ -109,10 +105,10 @@ class DAMP(LogTags):
         self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: Tensor | None
     ) -> Tensor | None:
         operands = _spread([first, *(other for _, other in steps)])
-        rows, plans = operands[0].shape[1], [plan for plan, _ in steps]
-        if not reading_is_free(first) or (wanted is not None and rows != len(wanted)):
+        plans = [plan for plan, _ in steps]
+        if not reading_is_free(first) or not all(map(_worth_plain_numbers, plans)):
             return None
-        if not all(self._is_plain(plan, rows) for plan in plans):
+        if wanted is not None and operands[0].shape[1] != len(wanted):
             return None
         return plain_chain(operands, plans, wanted)
 
@@ -123,7 +119,12 @@ def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
     return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
 
 
-_LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row; beyond, blocks are faster
+_LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row
+
+
+def _worth_plain_numbers(plan: Contraction) -> bool:
+    """Are plain numbers worth a try? Large convolutions are faster in blocks."""
+    return not plan.convolution or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
 
 
 class _SumOfProducts(torch.autograd.Function):
