@@ -22,6 +22,7 @@ from torch import Tensor
 
 from dolphin.tasks.fetch import atomic_write, cache_dir
 from dolphin.tasks.pathfinder.generator import Design, generate
+from dolphin.tasks.pathfinder.glimpse import crop
 from dolphin.tasks.pathfinder.render import ABSENT, draw, tips
 from dolphin.training.noise import Noise
 
@@ -105,6 +106,15 @@ def draw_plans(design: Design, plans: Plans, lengths: Tensor) -> PathBatch:
     dashes = torch.cat([contours.flatten(1, 2), plans.distractors.flatten(1, 2)], dim=1)
     images = draw(design, dashes, discs).float().div_(255).unsqueeze(1)
     return PathBatch(images, plans.labels, discs, contours)
+
+
+def window(batch: PathBatch, corners: Tensor, width: int) -> PathBatch:
+    """Windows of images at their corners (B, 2), and everything in the coordinates of these."""
+    at, discs, contours = corners.cpu(), batch.discs, batch.contours
+    if discs is not None and contours is not None:
+        shift = torch.cat([at, torch.zeros_like(at[:, :1])], dim=1)
+        discs, contours = discs - at[:, None], contours - shift[:, None, None]
+    return PathBatch(crop(batch.images, corners, width), batch.labels, discs, contours)
 
 
 # -- variations ------------------------------------------------------------------------------------

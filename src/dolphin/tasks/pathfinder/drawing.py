@@ -12,16 +12,17 @@ from torch import Tensor
 from dolphin.tasks.pictures import RIGHT, WRONG
 
 PATH, END = "#ff9f1c", "#2ec4b6"
+Place = tuple[float, float]
+"""Row and column, in pixels."""
 
 
 @dataclass(frozen=True)
 class Belief:
-    """The probability that discs are joined, and the likeliest path between two ends."""
+    """The probability that discs are joined, and the likeliest path: facts, how likely each is."""
 
     chance: float
-    ends: Sequence[int]
-    edges: Sequence[tuple[int, int]]
-    side: int
+    ends: Sequence[tuple[Place, float]]
+    edges: Sequence[tuple[Place, Place, float]]
 
     @property
     def answer(self) -> bool:
@@ -79,16 +80,10 @@ def _word(joined: bool) -> str:
 def _overlay(axes: Any, image: Tensor, belief: Belief) -> None:
     """The image, and the likeliest path: dotted where it isn't believed."""
     size = image.shape[0]
-    block = size / belief.side
-
-    def centre(node: int) -> tuple[float, float]:
-        return (node % belief.side + 0.5) * block - 0.5, (node // belief.side + 0.5) * block - 0.5
-
     axes.imshow(image.numpy(), cmap="gray", vmin=0, vmax=1)
     style = "-" if belief.answer else ":"
-    for a, b in belief.edges:
-        (x, y), (to_x, to_y) = centre(a), centre(b)
-        axes.plot([x, to_x], [y, to_y], style, color=PATH, lw=2, alpha=0.85)
-    for node in belief.ends:
-        axes.plot(*centre(node), "o", mfc="none", mec=END, ms=9, mew=1.8, alpha=0.95)
+    for (row, column), (to_row, to_column), _ in belief.edges:
+        axes.plot([column, to_column], [row, to_row], style, color=PATH, lw=2, alpha=0.85)
+    for (row, column), _ in belief.ends:
+        axes.plot(column, row, "o", mfc="none", mec=END, ms=9, mew=1.8, alpha=0.95)
     axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))

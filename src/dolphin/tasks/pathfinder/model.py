@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dolphin.tasks.pathfinder.glimpse import brightest_spots, crop, window_corners
+
 UNSURE = (-6.0, 3.0)
-"""Scores of a first guess at edges: what starts surer than that takes long to unlearn."""
+"""Scores of a first guess: what starts surer than that takes long to unlearn."""
 
 
 class GlobalNetwork(nn.Module):
@@ -29,63 +31,70 @@ class GlobalNetwork(nn.Module):
         return self.facts(self.features(images)).split(self.counts, dim=1)
 
 
-class FirstGuess(nn.Module):
-    """What anyone would guess at first: discs are bright all over, contours leave ink in blocks.
+class Glimpse(nn.Module):
+    """A window of an image, and what anyone would guess at first about the blocks of its grid.
 
-    Scores of ends (B, 1, side, side), and how much ink a block has (B, 1, side, side). Where the
-    guesses draw their lines is learnt like everything else.
+    The two brightest spots are discs, contours leave ink in blocks. Where the guesses draw their
+    lines is learnt like everything else. Gives the windows (B, 1, window, window), and scores of
+    ends and of ink (B, 1, side, side).
     """
 
-    def __init__(self, side: int, radius: float) -> None:
+    def __init__(self, window: int, side: int, radius: float) -> None:
         super().__init__()
-        self.window = 2 * int(radius) + 1
-        self.blocks = nn.AdaptiveMaxPool2d(side)
-        self.slope = nn.Parameter(torch.tensor([40.0, 20.0]))
-        self.level = nn.Parameter(torch.tensor([0.95, 0.1]))
+        self.window, self.side, self.radius = window, side, radius
+        self.slope = nn.Parameter(torch.tensor([20.0, 20.0]))
+        self.level = nn.Parameter(torch.tensor([0.8, 0.1]))
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of ends and of ink, a block each."""
-        bright = self.blocks(box_mean(images, self.window))
-        seen = (bright / bright.amax((2, 3), keepdim=True).clamp(min=1e-3), self.blocks(images))
-        ends, ink = (self.slope[i] * (seen[i] - self.level[i]) for i in range(2))
-        return ends, ink.clamp(*UNSURE)
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Windows, scores of ends, scores of ink."""
+        spots, bright = brightest_spots(images, self.radius)
+        corners = window_corners(spots, images.shape[2], self.window)
+        seen = crop(images, corners, self.window)
+        ink = F.adaptive_max_pool2d(seen, self.side)
+        return seen, self._ends(spots - corners[:, None], bright), self._scores(ink, 1)
 
+    def _ends(self, spots: Tensor, bright: Tensor) -> Tensor:
+        """Scores of ends: high at the spots, if the second is about as bright as the first."""
+        blocks = ((spots + 0.5) * self.side / self.window).long()
+        inside = ((spots >= 0) & (spots < self.window)).all(2)
+        scores = self._scores(bright / bright[:, :1].clamp(min=1e-3), 0)
+        scores = torch.where(inside, scores, UNSURE[0])
+        places = (blocks[..., 0] * self.side + blocks[..., 1]).clamp(0, self.side**2 - 1)
+        ends = scores.new_full((len(spots), self.side**2), UNSURE[0])
+        # the second spot goes first: where both are in one block, the brighter one has its say
+        for which in (1, 0):
+            ends = ends.scatter(1, places[:, which, None], scores[:, which, None])
+        return ends.view(-1, 1, self.side, self.side)
 
-def box_mean(images: Tensor, window: int) -> Tensor:
-    """The mean of a square of pixels around each one, by sums of sums: any window costs the same.
-
-    >>> box_mean(torch.tensor([[0.0, 9.0, 0.0], [0.0, 0.0, 0.0]])[None, None], 3)
-    tensor([[[[1., 1., 1.],
-              [1., 1., 1.]]]])
-    """
-    before, after = window // 2 + 1, window // 2
-    sums = F.pad(images, (before, after, before, after)).cumsum(2)
-    sums = (sums[:, :, window:] - sums[:, :, :-window]).cumsum(3)
-    return (sums[..., window:] - sums[..., :-window]) / window**2
+    def _scores(self, seen: Tensor, which: int) -> Tensor:
+        low, high = UNSURE
+        return low + (high - low) * (self.slope[which] * (seen - self.level[which])).sigmoid()
 
 
 class LocalNetwork(nn.Module):
     """Facts read off local features: an end in its block, an edge in the two blocks it joins.
 
     It starts from a first guess, which the features correct. Scores of ends, and of undirected
-    edges in the order of `program.grid_edges`.
+    edges in the order of `program.grid_edges`, of the blocks of the window that it looks at.
 
-    >>> network = LocalNetwork(32, 8, radius=1.5)
-    >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 32, 32))]
+    >>> network = LocalNetwork(64, 8, radius=3.0, stride=2)
+    >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 128, 128))]
     [(2, 64), (2, 210)]
     """
 
-    def __init__(self, size: int, side: int, radius: float, width: int = 40) -> None:
+    def __init__(
+        self, window: int, side: int, radius: float, stride: int = 1, width: int = 40
+    ) -> None:
         super().__init__()
-        self.features = local_features(size, side, width)
-        self.guess = FirstGuess(side, radius)
+        self.glimpse = Glimpse(window, side, radius)
+        self.features = local_features(side, stride, width)
         self.ends = _head(width, 1, 1)
         self.edges = _head(width, 2, 4)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Scores of all ends and of all edges."""
-        found = self.features(images)
-        ends, ink = self.guess(images)
+        seen, ends, ink = self.glimpse(images)
+        found = self.features(seen)
         # squares of four blocks, one from each block on: the last ones hang over the border
         right, down, falling, rising = self.edges(F.pad(found, (0, 1, 0, 1))).split(1, dim=1)
         edges = (
@@ -101,21 +110,22 @@ class LocalNetwork(nn.Module):
 class PlainNetwork(nn.Module):
     """The features of one of the others, and an answer without a program, for comparison.
 
-    What a first guess sees of ends and ink, it sees as well.
+    Where the other one starts from a glimpse, so does this: it sees the same window and guesses.
 
     >>> PlainNetwork(paper_features(32), 256)(torch.zeros(2, 1, 32, 32))[0].shape
     torch.Size([2, 1])
     """
 
-    def __init__(self, features: nn.Module, count: int, guess: FirstGuess | None = None) -> None:
+    def __init__(self, features: nn.Module, count: int, glimpse: Glimpse | None = None) -> None:
         super().__init__()
-        self.features, self.guess = features, guess
+        self.features, self.glimpse = features, glimpse
         self.answer = nn.Sequential(nn.Linear(count, 256), nn.ReLU(), nn.Linear(256, 1))
 
     def forward(self, images: Tensor) -> tuple[Tensor]:
         """The score of the answer."""
-        seen = [self.features(images), *(self.guess(images) if self.guess else ())]
-        return (self.answer(torch.cat([each.flatten(1) for each in seen], dim=1)),)
+        images, *guesses = self.glimpse(images) if self.glimpse else (images,)
+        known = [each.flatten(1) for each in (self.features(images), *guesses)]
+        return (self.answer(torch.cat(known, dim=1)),)
 
 
 def paper_features(size: int) -> nn.Sequential:
@@ -134,13 +144,11 @@ def paper_features(size: int) -> nn.Sequential:
     )  # fmt: skip
 
 
-def local_features(size: int, side: int, width: int) -> nn.Sequential:
+def local_features(side: int, stride: int, width: int) -> nn.Sequential:
     """Features (B, width, side, side): each block of the grid, and what lies around it.
 
-    Larger images are read in larger strides, so a pixel of the first layer is always about half a
-    dash, and the cost hardly grows.
+    With a stride of half a dash, a pixel of the first layer is worth the same at any size.
     """
-    stride = 1 if size < 96 else 2 if size < 192 else 4
     return nn.Sequential(
         *_layer(1, width // 2, 2 * stride + 3, stride),
         *_layer(width // 2, width, 3, 2),

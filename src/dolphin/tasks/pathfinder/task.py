@@ -13,8 +13,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
+from dolphin.distribution import Proof
 from dolphin.tasks.fetch import DataError, cache_dir
-from dolphin.tasks.pathfinder import arena, data, drawing, generator, model, program, truth
+from dolphin.tasks.pathfinder import (
+    arena,
+    data,
+    drawing,
+    generator,
+    glimpse,
+    model,
+    program,
+    truth,
+)
 from dolphin.tasks.pictures import pick_rows
 from dolphin.tasks.scan import load_ink
 from dolphin.training.config import OptionError, TrainConfig
@@ -26,7 +36,7 @@ TRAIN, VALIDATION, TEST = 100_000, 2_000, 10_000
 PAPER_SIDE = 6
 SURE = 1e-6
 """No connection is taken for more certain than this."""
-BETTER_SIDES = {32: 16, 128: 20, 256: 20}
+BETTER_SIDE = 16
 """Blocks along a side: finer grids keep more contours apart, and cost more."""
 
 
@@ -41,7 +51,7 @@ class PathfinderConfig(TrainConfig):
     network: Literal["better", "paper", "plain", "plain-paper"] = "better"
     """Local features or the paper's network; plain ones answer themselves, without a program."""
     grid: int | None = None
-    """Blocks along a side (default: 6 for the paper's network, else 16 at size 32 and 20 above)."""
+    """Blocks along a side (default: 6 for the paper's network, else 16)."""
     curriculum: bool = False
     """Shorten half of the training contours, and thin out what is around them."""
     data_seed: int = 0
@@ -55,10 +65,17 @@ class PathfinderConfig(TrainConfig):
         """Blocks along a side."""
         if self.grid is not None:
             return self.grid
-        if self.network in ("paper", "plain-paper"):
-            return PAPER_SIDE
-        nearest = min(BETTER_SIDES, key=lambda size: abs(size - self.size))
-        return BETTER_SIDES[nearest]
+        return PAPER_SIDE if self.whole else BETTER_SIDE
+
+    @property
+    def whole(self) -> bool:
+        """Whether the network looks at whole images."""
+        return self.network in ("paper", "plain-paper")
+
+    @property
+    def window(self) -> int:
+        """Pixels along a side of what the network looks at."""
+        return self.size if self.whole else glimpse.window_width(self.design(), self.side)
 
     def design(self) -> generator.Design:
         """What images look like."""
@@ -99,7 +116,7 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         undirected = program.grid_edges(config.side, diagonal=not self.directed)
         back = [(b, a) for a, b in undirected] if self.directed else []
         self.edges = [*undirected, *back]
-        self.steps = longest_path(config.design(), config.side)
+        self.steps = longest_path(config)
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -138,18 +155,25 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         return made.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def _network(self) -> nn.Module:
-        size, side, width = self.config.size, self.config.side, 40
-        match self.config.network:
+        config, design, width = self.config, self.config.design(), 40
+        stride = max(1, design.length // 2)
+        match config.network:
             case "paper":
-                return model.GlobalNetwork(size, len(self.nodes), len(self.edges))
+                return model.GlobalNetwork(config.size, len(self.nodes), len(self.edges))
             case "better":
-                return model.LocalNetwork(size, side, self.config.design().radius, width)
+                return model.LocalNetwork(config.window, config.side, design.radius, stride, width)
             case "plain":
-                features = model.local_features(size, side, width)
-                guess = model.FirstGuess(side, self.config.design().radius)
-                return model.PlainNetwork(features, (width + 2) * side * side, guess)
+                features = model.local_features(config.side, stride, width)
+                look = model.Glimpse(config.window, config.side, design.radius)
+                return model.PlainNetwork(features, (width + 2) * len(self.nodes), look)
             case "plain-paper":
-                return model.PlainNetwork(model.paper_features(size), 256)
+                return model.PlainNetwork(model.paper_features(config.size), 256)
+
+    def corners(self, images: Tensor) -> Tensor:
+        """Where the network looks: the first row and column (B, 2) of its windows."""
+        config = self.config
+        spots, _ = glimpse.brightest_spots(images, config.design().radius)
+        return glimpse.window_corners(spots, config.size, config.window)
 
     def read(self, network: nn.Module, batch: data.PathBatch) -> Outputs:
         device = next(network.parameters()).device
@@ -197,24 +221,41 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
             nothing = torch.zeros(0, dtype=torch.int64)
             return nothing, nothing
         read = (outputs[0] > 0).long().cpu()
-        blocks = truth.end_blocks(batch.discs, self.config.size, self.config.side)
-        true = torch.zeros_like(read).scatter_(1, blocks, 1)
+        seen = data.window(batch, self.corners(batch.images), self.config.window)
+        true = truth.true_ends(seen, self.config.side).long()
         either = (read + true) > 0
         return read[either], true[either]
 
-    def beliefs(self, outputs: Outputs, row: int) -> drawing.Belief:
-        """The likeliest path of a row, found as its likeliest proof."""
+    def beliefs(self, outputs: Outputs, images: Tensor) -> list[drawing.Belief]:
+        """The likeliest path of each image, found as its likeliest proof."""
+        chances = self.chances(outputs).tolist()
         if self.plain:
-            return drawing.Belief(float(self.chances(outputs)[row]), [], [], self.config.side)
-        single = tuple(out[row : row + 1].float() for out in outputs)
-        proofs = self.result(single, dl.TopKProofs(k=1)).explain(True)
-        facts = [fact.symbol for fact in proofs[0].facts] if proofs else []
-        return drawing.Belief(
-            float(self.chances(single)[0]),
-            [fact for fact in facts if not isinstance(fact, tuple)],
-            [fact for fact in facts if isinstance(fact, tuple)],
-            self.config.side,
-        )
+            return [drawing.Belief(chance, [], []) for chance in chances]
+        corners = self.corners(images).tolist()
+        answers = self.result(tuple(out.float() for out in outputs), dl.TopKProofs(k=1))
+        return [
+            self._belief(chance, answers.explain(True, row=row), corner)
+            for row, (chance, corner) in enumerate(zip(chances, corners, strict=True))
+        ]
+
+    def _belief(
+        self, chance: float, proofs: Sequence[Proof], corner: Sequence[int]
+    ) -> drawing.Belief:
+        block, side = self.config.window / self.config.side, self.config.side
+
+        def place(node: int) -> drawing.Place:
+            """The middle of a block, in pixels of the image."""
+            within = ((x + 0.5) * block - 0.5 for x in divmod(node, side))
+            row, column = (start + x for start, x in zip(corner, within, strict=True))
+            return row, column
+
+        ends, edges = [], []
+        for fact in proofs[0].facts if proofs else ():
+            if isinstance(fact.symbol, tuple):
+                edges.append((*map(place, fact.symbol), fact.probability))
+            else:
+                ends.append((place(fact.symbol), fact.probability))
+        return drawing.Belief(chance, ends, edges)
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.PathBatch, path: Path
@@ -222,13 +263,13 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         rows = pick_rows(torch.tensor(self.right(answers, batch)), 12)
         drawing.draw_sheet(
             batch.images[rows, 0],
-            [self.beliefs(outputs, row) for row in rows],
+            self.beliefs(tuple(out[rows] for out in outputs), batch.images[rows]),
             batch.labels[rows].tolist(),
             path,
         )
 
     def portray(self, outputs: Outputs, batch: data.PathBatch, path: Path) -> bool:
-        drawing.draw_one(batch.images[0, 0], self.beliefs(outputs, 0), path)
+        drawing.draw_one(batch.images[0, 0], self.beliefs(outputs, batch.images)[0], path)
         return True
 
     def given(self, inputs: Sequence[str]) -> data.PathBatch:
@@ -244,29 +285,23 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         return data.PathBatch(ink[None, None], torch.zeros(1, dtype=torch.bool))
 
     def describe(self, outputs: Outputs, batch: data.PathBatch) -> list[str]:
-        belief = self.beliefs(outputs, 0)
+        belief = self.beliefs(outputs, batch.images)[0]
         answer = "joined" if belief.chance > 0.5 else "apart"
         lines = [f"result: {answer} (probability of a connection: {belief.chance:.4f})"]
         if not self.plain:
-            ends, edges = (out[0].sigmoid().tolist() for out in outputs)
-            lines.append("likeliest path (blocks as row, column):")
+            lines.append("likeliest path (pixels as row, column):")
+            lines += [f"  end at {_spell(end)} ({chance:.3f})" for end, chance in belief.ends]
             lines += [
-                f"  end at {_spell(node, belief.side)} ({ends[node]:.3f})" for node in belief.ends
-            ]
-            lines += [
-                f"  {_spell(a, belief.side)} to {_spell(b, belief.side)} "
-                f"({edges[self.edges.index((a, b))]:.3f})"
-                for a, b in belief.edges
+                f"  {_spell(a)} to {_spell(b)} ({chance:.3f})" for a, b, chance in belief.edges
             ]
         return lines
 
 
-def longest_path(design: generator.Design, side: int) -> int:
-    """Steps that are enough for a contour of this design on a grid of so many blocks a side."""
-    rounding = 0.5  # dashes start on whole pixels, half a pixel late on average
-    length = design.dashes * (design.length + max(design.margins) + rounding)
-    return min(side * side, math.ceil(math.sqrt(2) * length * side / design.size) + 2)
+def longest_path(config: PathfinderConfig) -> int:
+    """Steps that are enough for a contour of this design on this grid."""
+    blocks = glimpse.longest_contour(config.design()) * config.side / config.window
+    return min(config.side**2, math.ceil(math.sqrt(2) * blocks) + 2)
 
 
-def _spell(node: int, side: int) -> str:
-    return f"{node // side}, {node % side}"
+def _spell(place: drawing.Place) -> str:
+    return f"{place[0]:.0f}, {place[1]:.0f}"

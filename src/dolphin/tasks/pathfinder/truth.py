@@ -22,33 +22,36 @@ from dolphin.tasks.pathfinder.render import ABSENT, tips
 Block = tuple[int, int]
 
 
-def end_blocks(discs: Tensor, size: int, side: int) -> Tensor:
-    """The numbers (B, 2) of the blocks on which discs (B, 2, 2) sit."""
-    block = ((discs + 0.5) * side / size).long().clamp(0, side - 1)
-    return block[..., 0] * side + block[..., 1]
+def true_ends(batch: PathBatch, side: int) -> Tensor:
+    """Which blocks (B, side²) have a disc; discs outside of the image count for none."""
+    assert batch.discs is not None
+    ends = torch.zeros(len(batch.labels), side * side, dtype=torch.bool)
+    for row, discs in enumerate(batch.discs.tolist()):
+        blocks = [_block(disc, batch.images.shape[2], side) for disc in discs]
+        ends[row, [_number(block, side) for block in blocks if block is not None]] = True
+    return ends
 
 
 def true_facts(
     batch: PathBatch, design: Design, side: int, edges: Sequence[Edge]
 ) -> tuple[Tensor, Tensor]:
     """Which ends (B, side²) and which directed edges (B, edges) hold."""
-    assert batch.discs is not None and batch.contours is not None
+    assert batch.contours is not None
     place = {edge: number for number, edge in enumerate(edges)}
     diagonal = (0, side + 1) in place or (side + 1, 0) in place
-    ends = torch.zeros(len(batch.labels), side * side, dtype=torch.bool)
+    ends, size = true_ends(batch, side), batch.images.shape[2]
     held = torch.zeros(len(batch.labels), len(edges), dtype=torch.bool)
-    blocks = end_blocks(batch.discs, design.size, side).tolist()
-    for row, (start, stop) in enumerate(blocks):
+    for row, joined in enumerate(batch.labels.tolist()):
         own, other = (
-            _walk(contour, design, side, diagonal) for contour in batch.contours[row].unbind(0)
+            _walk(contour, design, size, side, diagonal) for contour in batch.contours[row]
         )
-        if batch.labels[row]:
+        if joined:
             moves = _moves(own, set()) | _moves(other, set(own))
+            if ends[row].sum() == 1:  # the contour leaves its block and comes back
+                ends[row, next(block for block in own if not ends[row, block])] = True
         else:
-            moves = _moves(own, {stop}) | _moves(other, set(own) - {stop})
-        ends[row, [start, stop]] = True
-        if batch.labels[row] and start == stop:  # the contour leaves the block and comes back
-            ends[row, next(block for block in own if block != start)] = True
+            stop = set(other[-1:])
+            moves = _moves(own, stop) | _moves(other, set(own) - stop)
         held[row, [place[move] for move in moves if move in place]] = True
     return ends, held
 
@@ -59,7 +62,7 @@ def _moves(walk: list[int], avoid: set[int]) -> set[tuple[int, int]]:
     return {*steps, *((b, a) for a, b in steps)}
 
 
-def _walk(contour: Tensor, design: Design, side: int, diagonal: bool) -> list[int]:
+def _walk(contour: Tensor, design: Design, size: int, side: int, diagonal: bool) -> list[int]:
     """The blocks that a contour (dashes, 3) runs through, neighbours one after the other."""
     drawn = contour[contour[:, 2] != ABSENT]
     points = torch.stack([drawn[:, :2].float(), tips(design, drawn)], dim=1).flatten(0, 1)
@@ -71,13 +74,22 @@ def _walk(contour: Tensor, design: Design, side: int, diagonal: bool) -> list[in
         for part in range(parts + 1):
             share = part / parts
             at = (row + share * (next_row - row), column + share * (next_column - column))
-            _visit(blocks, _block(at, design.size, side), diagonal)
-    return [row * side + column for row, column in blocks]
+            block = _block(at, size, side)
+            if block is not None:
+                _visit(blocks, block, diagonal)
+    return [_number(block, side) for block in blocks]
 
 
-def _block(at: tuple[float, float], size: int, side: int) -> Block:
+def _block(at: Sequence[float], size: int, side: int) -> Block | None:
+    """The block of a point; a tip may reach a pixel over the border, further away there is none."""
+    if not all(-1.5 <= x <= size + 0.5 for x in at):
+        return None
     row, column = (min(max(int((x + 0.5) * side / size), 0), side - 1) for x in at)
     return row, column
+
+
+def _number(block: Block, side: int) -> int:
+    return block[0] * side + block[1]
 
 
 def _visit(blocks: list[Block], block: Block, diagonal: bool) -> None:
