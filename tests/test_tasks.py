@@ -296,6 +296,31 @@ def test_shaking_moves_ink_but_keeps_it():
     assert ((ratio > 0.6) & (ratio < 3)).all()
 
 
+def test_shifted_digits_are_the_same_elsewhere():
+    images = torch.randint(1, 256, (25, 28, 28), dtype=torch.uint8)
+    steps = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    shifted = digits.shift(images, (steps + 0.5) / 5)
+    for image, moved, (down, right) in zip(images, shifted, (steps - 2).tolist(), strict=True):
+        expected = torch.zeros(32, 32, dtype=torch.uint8)
+        expected[2 - down : 30 - down, 2 - right : 30 - right] = image
+        assert torch.equal(moved, expected[2:30, 2:30])
+
+
+def test_digits_are_shifted_in_training_only_and_if_asked():
+    images, labels = torch.randint(0, 256, (12, 28, 28), dtype=torch.uint8), torch.arange(12) % 10
+    index = torch.arange(4)
+    plain, shaken = (digits.DigitRows(images, labels, 3, 0, augment) for augment in (False, True))
+    kept = plain.batch(index).images
+    assert torch.equal(plain.batch(index, Noise(0, 0, 12, 12)).images, kept)
+    assert torch.equal(shaken.batch(index).images, kept)
+    moved = shaken.batch(index, Noise(0, 0, 12, 12))
+    assert (moved.images != kept).flatten(2).any(2).float().mean() > 0.8
+    assert torch.equal(moved.digits, plain.batch(index).digits)
+    # a process with half of the rows shifts them as one process with all of them does
+    half = shaken.batch(index[2:], Noise(0, 6, 6, 12)).images
+    assert torch.equal(half, moved.images[2:])
+
+
 def test_outputs_stand_at_their_places():
     lengths = torch.tensor([1, 3])
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(45 * 45, 14))

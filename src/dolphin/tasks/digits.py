@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
@@ -30,6 +31,8 @@ class DigitConfig(TrainConfig):
     """Size of a sample; see the task."""
     validation: int = 3000
     """Training images held out to choose the epoch; 0 trains on all and takes the last epoch."""
+    augment: bool = False
+    """Shift training images by up to 2 pixels in either direction."""
 
     def check(self) -> None:
         """Refuse what makes no sense."""
@@ -55,12 +58,14 @@ class DigitBatch:
 class DigitRows:
     """Images dealt into rows: no image is used twice."""
 
-    def __init__(self, images: Tensor, labels: Tensor, places: int, seed: int) -> None:
+    def __init__(
+        self, images: Tensor, labels: Tensor, places: int, seed: int, augment: bool = False
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(labels), generator=generator)
         count = len(labels) // places
         self.order = order[: count * places].view(count, places)
-        self.images, self.labels = images, labels
+        self.images, self.labels, self.augment = images, labels, augment
 
     def __len__(self) -> int:
         return len(self.order)
@@ -70,9 +75,23 @@ class DigitRows:
         return len(index) * self.order.shape[1]
 
     def batch(self, index: Tensor, noise: Noise | None = None) -> DigitBatch:
-        """These rows."""
+        """These rows; their images are shifted a little if there is noise and that is on."""
         chosen = self.order[index]
-        return DigitBatch(self.images[chosen].float().div_(255).unsqueeze(2), self.labels[chosen])
+        images = self.images[chosen]
+        if noise is not None and self.augment:
+            images = shift(images.flatten(0, 1), noise.uniform(2)).view(images.shape)
+        return DigitBatch(images.float().div_(255).unsqueeze(2), self.labels[chosen])
+
+
+def shift(images: Tensor, noise: Tensor, most: int = 2) -> Tensor:
+    """Images (n, h, w), each moved by up to so many pixels; `noise` (n, 2) in [0, 1) says where."""
+    count, *size = images.shape
+    down, right = (noise * (2 * most + 1)).long().unbind(1)
+    rows, columns = (
+        start[:, None] + torch.arange(n) for start, n in zip((down, right), size, strict=True)
+    )
+    padded = F.pad(images, (most,) * 4)
+    return padded[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def digit_data(config: DigitConfig, places: int) -> Data[DigitBatch]:
@@ -82,7 +101,9 @@ def digit_data(config: DigitConfig, places: int) -> Data[DigitBatch]:
     cut = len(mnist.train_labels) - held
     seeds = [seed_of(config.seed, 3, split) for split in range(3)]
     return Data(
-        DigitRows(mnist.train_images[:cut], mnist.train_labels[:cut], places, seeds[0]),
+        DigitRows(
+            mnist.train_images[:cut], mnist.train_labels[:cut], places, seeds[0], config.augment
+        ),
         DigitRows(mnist.train_images[cut:], mnist.train_labels[cut:], places, seeds[1]),
         DigitRows(mnist.test_images, mnist.test_labels, places, seeds[2]),
         f"MNIST from {mnist.source}",
