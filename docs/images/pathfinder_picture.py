@@ -1,16 +1,25 @@
-"""Draws pathfinder.png and pathfinder_path.png: run it from the root of the checkout."""
+"""Draws the pictures of docs/pathfinder.md, from the root of the checkout.
 
+    python docs/images/pathfinder_picture.py [RUN]
+
+With a trained run of size 128 also the path that its network believes in.
+"""
+
+import json
+import sys
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
-from dolphin.tasks.pathfinder import data, generator, truth
-from dolphin.tasks.pathfinder.drawing import draw_one
-from dolphin.tasks.pathfinder.task import PathfinderConfig, PathfinderTask
+from dolphin.cli import main
+from dolphin.tasks.pathfinder import data, generator
 
 FOLDER = Path(__file__).parent
 CACHE = Path("build/pathfinder")
+RESULTS = Path("benchmarks/results/training")
+COLOURS = {32: "#1d6996", 128: "#e17c05", 256: "#0f8554"}
 
 
 def samples(size: int, dashes: int, count: int, seed: int) -> data.PathBatch:
@@ -35,16 +44,36 @@ def draw_samples(path: Path) -> None:
     figure.savefig(path)
 
 
-def draw_path(path: Path) -> None:
-    """The path that a perfect network believes in."""
-    task = PathfinderTask(PathfinderConfig(size=128, dashes=9))
-    batch = samples(128, 9, 20, seed=11)
-    facts = truth.true_facts(batch, task.config.design(), task.config.side, task.edges)
-    outputs = tuple(8.0 * (2 * held.float() - 1) for held in facts)
+def draw_learning(path: Path) -> None:
+    """Right answers against samples seen: sizes with the program, and without it."""
+    figure = Figure(figsize=(6.4, 3.4), dpi=130, facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    for size, colour in COLOURS.items():
+        for name, style in (("", "-"), ("-plain", ":")):
+            run = json.loads((RESULTS / f"pathfinder-{size}{name}-seed0.json").read_text())
+            seen = [epoch["samples_seen"] for epoch in run["history"]]
+            right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
+            label = f"{size}×{size}" + (", no program" if name else "")
+            axes.plot(seen, right, style, marker="o", ms=4, color=colour, label=label)
+    axes.axhline(50, color="#999999", lw=0.8)
+    axes.set(xlabel="samples seen", ylabel="right answers, validation (%)", ylim=(45, 101))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center right")
+    figure.savefig(path)
+
+
+def draw_path(run: str, path: Path) -> None:
+    """The path that a trained network believes in, in an image that it has not seen."""
+    batch = samples(128, 6, 20, seed=11)
     row = int(batch.labels.nonzero()[0])
-    draw_one(batch.images[row, 0], task.beliefs(outputs, row), path)
+    given = CACHE / "given.png"
+    Image.fromarray((batch.images[row, 0] * 255).byte().numpy()).save(given)
+    main(["predict", run, str(given), "--picture", str(path)])
 
 
 if __name__ == "__main__":
     draw_samples(FOLDER / "pathfinder.png")
-    draw_path(FOLDER / "pathfinder_path.png")
+    draw_learning(FOLDER / "pathfinder_learning.png")
+    if len(sys.argv) > 1:
+        draw_path(sys.argv[1], FOLDER / "pathfinder_path.png")

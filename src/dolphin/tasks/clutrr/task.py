@@ -40,10 +40,11 @@ class ClutrrConfig(TrainConfig):
     tune: bool = False
     """Train a pretrained encoder too, with --lr 1e-4 or so. Without it each passage is encoded only
     once, which is many times faster; the encoder `scratch` is always trained."""
+    provenance: str = "noisy-or"
     loss: Literal["nll", "bce"] = "bce"
     batch: int = 32
     lr: float = 3e-4
-    epochs: int = 10
+    epochs: int = 6
 
     def label(self) -> str:
         """The main options in a few characters."""
