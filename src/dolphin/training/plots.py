@@ -29,7 +29,7 @@ def draw_run(
     draw_learning_curve(folder.read_metrics(), folder.path / "learning_curve.png")
     draw_confusions(found.confusions, task.classes, folder.path / "confusion.png")
     if found.groups:
-        draw_groups(found.groups, folder.path / "groups.png")
+        draw_groups(found.groups, task.group_title, folder.path / "groups.png")
     if len(samples):
         batch = samples.batch(torch.arange(min(100, len(samples))))
         with torch.no_grad():
@@ -89,14 +89,14 @@ def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> N
     figure.savefig(path)
 
 
-def draw_groups(groups: dict[str, dict[str, int]], path: Path) -> None:
+def draw_groups(groups: dict[str, dict[str, int]], title: str, path: Path) -> None:
     """The share of right answers in each group of samples."""
     figure = Figure(figsize=(2.0 + 0.55 * len(groups), 3.2), dpi=150, layout="constrained")
     axes = figure.subplots()
     shares = [100 * counts["right"] / counts["total"] for counts in groups.values()]
     bars = axes.bar(list(groups), shares, color=COLOURS[0], width=0.7)
     axes.bar_label(bars, fmt="%.0f", fontsize=8)
-    axes.set(ylabel="answers right, %", ylim=(0, 108))
+    axes.set(xlabel=title, ylabel="answers right, %", ylim=(0, 108))
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.25)

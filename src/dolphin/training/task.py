@@ -134,6 +134,8 @@ class Task(abc.ABC, Generic[C, B]):
 
     group_names: Sequence[str] = ()
     """Kinds of samples to count right answers of apart (lengths, say)."""
+    group_title: str = ""
+    """What tells the kinds apart, in a word or two."""
 
     def groups(self, batch: B) -> list[int]:
         """The place of each row in `group_names`; only asked where there are any."""

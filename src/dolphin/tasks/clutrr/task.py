@@ -59,6 +59,7 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
     summary = "tell how two people of a story are related when no sentence says it"
     config_class = ClutrrConfig
     group_names = GROUPS
+    group_title = "chain length, or kind of noise"
 
     # -- the parts ---------------------------------------------------------------------------------
 
