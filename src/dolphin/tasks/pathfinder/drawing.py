@@ -14,15 +14,18 @@ from dolphin.tasks.pictures import RIGHT, WRONG
 PATH, END = "#ff9f1c", "#2ec4b6"
 Place = tuple[float, float]
 """Row and column, in pixels."""
+End = tuple[Place, float]
+Edge = tuple[Place, Place, float]
+"""Where a fact is, and how likely."""
 
 
 @dataclass(frozen=True)
 class Belief:
-    """The probability that discs are joined, and the likeliest path: facts, how likely each is."""
+    """The probability that discs are joined, and the likeliest path from end to end."""
 
     chance: float
-    ends: Sequence[tuple[Place, float]]
-    edges: Sequence[tuple[Place, Place, float]]
+    ends: Sequence[End]
+    edges: Sequence[Edge]
 
     @property
     def answer(self) -> bool:

@@ -255,7 +255,7 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
                 edges.append((*map(place, fact.symbol), fact.probability))
             else:
                 ends.append((place(fact.symbol), fact.probability))
-        return drawing.Belief(chance, ends, edges)
+        return drawing.Belief(chance, ends, along(edges, ends[0][0]) if ends else edges)
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.PathBatch, path: Path
@@ -301,6 +301,22 @@ def longest_path(config: PathfinderConfig) -> int:
     """Steps that are enough for a contour of this design on this grid."""
     blocks = glimpse.longest_contour(config.design()) * config.side / config.window
     return min(config.side**2, math.ceil(math.sqrt(2) * blocks) + 2)
+
+
+def along(edges: Sequence[drawing.Edge], start: drawing.Place) -> list[drawing.Edge]:
+    """The edges of a path one after the other, each the way that it is gone from the start.
+
+    >>> along([((0, 1), (0, 2), 0.5), ((0, 1), (0, 0), 0.9)], (0, 0))
+    [((0, 0), (0, 1), 0.9), ((0, 1), (0, 2), 0.5)]
+    """
+    left, gone, here = list(edges), [], start
+    while left:
+        edge = next((each for each in left if here in each[:2]), left[0])
+        left.remove(edge)
+        a, b, chance = edge
+        gone.append((b, a, chance) if b == here else edge)
+        here = gone[-1][1]
+    return gone
 
 
 def _spell(place: drawing.Place) -> str:
