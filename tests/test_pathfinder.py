@@ -274,7 +274,7 @@ def test_every_head_gets_a_gradient(options):
     assert after.sum() < losses.sum()
 
 
-@pytest.mark.parametrize("network", ["better", "paper", "plain", "plain-paper"])
+@pytest.mark.parametrize("network", ["better", "paper", "plain", "plain-whole", "plain-paper"])
 @pytest.mark.parametrize("size", [32, 97])
 def test_every_weight_learns(network, size):
     torch.manual_seed(0)

@@ -48,8 +48,10 @@ class PathfinderConfig(TrainConfig):
     """Pixels of an image: 32, 128 and 256 are drawn as published, others in between."""
     dashes: int = 6
     """Dashes of a contour; 6, 9 and 14 are the subsets of the Long Range Arena."""
-    network: Literal["better", "paper", "plain", "plain-paper"] = "better"
-    """Local features or the paper's network; plain ones answer themselves, without a program."""
+    network: Literal["better", "paper", "plain", "plain-whole", "plain-paper"] = "better"
+    """Local features in a window around the discs, or the paper's network. Plain ones have the same
+    features and answer themselves, without a program: plain sees the window and the first guess,
+    too, plain-whole the whole image."""
     grid: int | None = None
     """Blocks along a side (default: 6 for the paper's network, else 16)."""
     curriculum: bool = False
@@ -65,17 +67,14 @@ class PathfinderConfig(TrainConfig):
         """Blocks along a side."""
         if self.grid is not None:
             return self.grid
-        return PAPER_SIDE if self.whole else BETTER_SIDE
-
-    @property
-    def whole(self) -> bool:
-        """Whether the network looks at whole images."""
-        return self.network in ("paper", "plain-paper")
+        return PAPER_SIDE if self.network in ("paper", "plain-paper") else BETTER_SIDE
 
     @property
     def window(self) -> int:
         """Pixels along a side of what the network looks at."""
-        return self.size if self.whole else glimpse.window_width(self.design(), self.side)
+        if self.network in ("better", "plain"):
+            return glimpse.window_width(self.design(), self.side)
+        return self.size
 
     def design(self) -> generator.Design:
         """What images look like."""
@@ -166,6 +165,9 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
                 features = model.local_features(config.side, stride, width)
                 look = model.Glimpse(config.window, config.side, design.radius)
                 return model.PlainNetwork(features, (width + 2) * len(self.nodes), look)
+            case "plain-whole":
+                features = model.local_features(config.side, stride, width)
+                return model.PlainNetwork(features, width * len(self.nodes))
             case "plain-paper":
                 return model.PlainNetwork(model.paper_features(config.size), 256)
 
