@@ -286,6 +286,7 @@ def test_what_several_mentions_say_can_be_unlearnt():
         logits[asked, wrong] = 3.0  # a probability of one half, three times
         logits.requires_grad_()
         make_task(**options).losses((logits,), batch).sum().backward()
+        assert logits.grad is not None
         pulls[options.get("provenance")] = logits.grad[asked]
     assert (pulls[None][:, wrong] > 0.1).all()  # down
     assert (pulls[None][:, right] < 0).all()

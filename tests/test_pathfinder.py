@@ -324,6 +324,7 @@ def test_the_first_guess_finds_discs_and_ink(size):
     design = task.config.design()
     batch = data.DrawnSamples(design, make_plans(design, 40)).batch(torch.arange(40))
     network = task.network().eval()
+    assert isinstance(network, model.LocalNetwork)
     for head in (network.ends, network.edges):
         torch.nn.init.zeros_(head[-1].weight)
     with torch.no_grad():
@@ -349,6 +350,7 @@ def test_the_window_shows_discs_that_are_joined_and_all_between_them(size, dashe
     for row, (top, left) in enumerate(corners.tolist()):
         part = batch.images[row, :, top : top + width, left : left + width]
         assert torch.equal(seen.images[row], part)
+    assert seen.contours is not None and seen.discs is not None
     points = torch.cat([seen.contours[:, 0, :, :2], seen.discs], dim=1)
     assert points.min() >= -1 and points.max() <= width  # a tip may reach over the image's border
 
@@ -629,6 +631,7 @@ def test_prediction_draws_the_path(size, tmp_path):
     walk = [belief.edges[0][0], *(there for _, there, _ in belief.edges)]
     assert [here for here, _, _ in belief.edges] == walk[:-1]
     assert {walk[0], walk[-1]} == {end for end, _ in belief.ends}
+    assert batch.discs is not None
     discs = batch.discs[row].tolist()
     for end, chance in belief.ends:  # at most half a block from a disc
         assert (
