@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
+from dolphin.tasks.crops import crop
 from dolphin.tasks.fetch import DataError, cache_dir
 from dolphin.tasks.mnist import Mnist, digit_network, load_mnist
 from dolphin.tasks.pictures import SheetRow, draw_sheet, pick_rows
@@ -85,13 +86,8 @@ class DigitRows:
 
 def shift(images: Tensor, noise: Tensor, most: int = 2) -> Tensor:
     """Images (n, h, w), each moved by up to so many pixels; `noise` (n, 2) in [0, 1) says where."""
-    count, *size = images.shape
-    down, right = (noise * (2 * most + 1)).long().unbind(1)
-    rows, columns = (
-        start[:, None] + torch.arange(n) for start, n in zip((down, right), size, strict=True)
-    )
-    padded = F.pad(images, (most,) * 4)
-    return padded[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    height, width = images.shape[1:]
+    return crop(F.pad(images, (most,) * 4), (noise * (2 * most + 1)).long(), height, width)
 
 
 def digit_data(config: DigitConfig, places: int) -> Data[DigitBatch]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dolphin.tasks.fetch import atomic_write, cache_dir
 from dolphin.tasks.pathfinder.generator import Design, generate
-from dolphin.tasks.pathfinder.glimpse import crop
+from dolphin.tasks.pathfinder.glimpse import look
 from dolphin.tasks.pathfinder.render import ABSENT, draw, tips
 from dolphin.training.noise import Noise
 
@@ -114,7 +114,7 @@ def window(batch: PathBatch, corners: Tensor, width: int) -> PathBatch:
     if discs is not None and contours is not None:
         shift = torch.cat([at, torch.zeros_like(at[:, :1])], dim=1)
         discs, contours = discs - at[:, None], contours - shift[:, None, None]
-    return PathBatch(crop(batch.images, corners, width), batch.labels, discs, contours)
+    return PathBatch(look(batch.images, corners, width), batch.labels, discs, contours)
 
 
 # -- variations ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dolphin.tasks.crops import crop
 from dolphin.tasks.pathfinder.generator import Design
 
 
@@ -64,14 +65,11 @@ def window_corners(spots: Tensor, size: int, window: int) -> Tensor:
     return (spots.sum(1) // 2 - window // 2).clamp(0, size - window)
 
 
-def crop(images: Tensor, corners: Tensor, window: int) -> Tensor:
-    """The windows (B, 1, window, window) of images at their corners."""
+def look(images: Tensor, corners: Tensor, window: int) -> Tensor:
+    """The windows (B, 1, window, window) of images (B, 1, h, w) at their corners."""
     if window == images.shape[2]:
         return images
-    along = torch.arange(window, device=images.device)
-    rows, columns = (corners[:, axis, None] + along for axis in (0, 1))
-    row = torch.arange(len(images), device=images.device)
-    return images[row[:, None, None], 0, rows[:, :, None], columns[:, None, :]].unsqueeze(1)
+    return crop(images[:, 0], corners, window, window).unsqueeze(1)
 
 
 def box_mean(images: Tensor, width: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dolphin.tasks.pathfinder.glimpse import brightest_spots, crop, window_corners
+from dolphin.tasks.pathfinder.glimpse import brightest_spots, look, window_corners
 
 UNSURE = (-6.0, 3.0)
 """Scores of a first guess: what starts surer than that takes long to unlearn."""
@@ -49,7 +49,7 @@ class Glimpse(nn.Module):
         """Windows, scores of ends, scores of ink."""
         spots, bright = brightest_spots(images, self.radius)
         corners = window_corners(spots, images.shape[2], self.window)
-        seen = crop(images, corners, self.window)
+        seen = look(images, corners, self.window)
         ink = F.adaptive_max_pool2d(seen, self.side)
         return seen, self._ends(spots - corners[:, None], bright), self._scores(ink, 1)
 
