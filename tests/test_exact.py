@@ -92,6 +92,35 @@ def test_reliability_of_a_grid(compiler):
     )
 
 
+def test_the_order_of_edges_does_not_matter():
+    """A ladder whose edges are given in disorder is compiled from one end to the other."""
+    edges = sorted(tuple(sorted(edge)) for edge in nx.grid_2d_graph(14, 2).edges)
+    probs = dict(zip(edges, np.random.default_rng(0).uniform(size=len(edges)), strict=True))
+    expected = reliability(edges, list(probs.values()), (0, 0), (13, 1))
+    for seed in range(3):
+        random.Random(seed).shuffle(edges)
+        mixed = torch.tensor([probs[edge] for edge in edges], dtype=torch.float64)
+        d = dl.Distribution(mixed, edges, exclusive=False, provenance=Exact(compiler="diagrams"))
+        assert reachable(d, (0, 0), (13, 1)).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_order_of_thousands_of_groups_is_found_quickly():
+    """Whether some two neighbours of a long row both hold."""
+    count = 1000
+    d = dl.Distribution(
+        torch.full((count,), 0.1), range(count), exclusive=False, provenance=Exact()
+    )
+    pairs = dl.apply_if(
+        d, d, lambda a, b: True, lambda a, b: a + 1 == b, on=(lambda a: a + 1, lambda b: b)
+    )
+    nothing = [1.0, 0.0]  # the chance of no pair so far, with the last one false or true
+    for _ in range(count):
+        nothing = [0.9 * sum(nothing), 0.1 * nothing[0]]
+    started = time.monotonic()
+    assert pairs.prob_of([True]).item() == pytest.approx(1 - sum(nothing), abs=1e-4)
+    assert time.monotonic() - started < 60  # a second or two
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_graphs_by_enumeration(seed):
     """All 4096 worlds of twelve edges, values and gradients."""

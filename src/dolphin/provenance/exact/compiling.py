@@ -8,19 +8,14 @@ from dolphin.bounded import BoundedCache
 from dolphin.errors import SizeError
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit
-from dolphin.provenance.exact.diagrams import (
-    Budget,
-    Diagrams,
-    Groups,
-    TooLargeError,
-    order_of_inputs,
-)
+from dolphin.provenance.exact.diagrams import Budget, Diagrams, TooLargeError
 from dolphin.provenance.exact.formulas import FormulaTable
+from dolphin.provenance.exact.ordering import Groups, Order, order_of_groups
 from dolphin.provenance.exact.worlds import differ_somewhere
 
 COMPILERS = ("auto", "diagrams", "sdd")
 KEPT = 8  # collections of diagrams that a table keeps
-SHARE = 4  # "auto" leaves three quarters of nodes and seconds to PySDD
+SHARE = 4  # "auto" leaves three quarters of the seconds to PySDD
 
 _circuits: BoundedCache[tuple, Circuit] = BoundedCache(256)
 
@@ -54,19 +49,19 @@ def _compile(
     limits: tuple[int, float],
     compiler: str,
 ) -> Circuit:
-    order = order_of_inputs(table, roots, len(groups))
+    order = order_of_groups(table, roots, groups)
     reasons: list[str] = []
     try_both = compiler == "auto" and sentential.available()
     if compiler != "sdd":
         nodes, seconds = limits
-        budget = Budget(nodes // SHARE, seconds / SHARE) if try_both else Budget(nodes, seconds)
+        budget = Budget(nodes, seconds / SHARE if try_both else seconds)
         try:
-            return _diagrams_for(table, groups, order, budget).circuit(roots, budget)
+            return _diagrams_for(table, order, budget).circuit(roots, budget)
         except TooLargeError as error:
             reasons.append(f"as a decision diagram it {error}")
     if compiler == "sdd" or try_both:
         try:
-            return sentential.compile_sentential(table, roots, groups, order, Budget(*limits))
+            return sentential.compile_sentential(table, roots, order, Budget(*limits))
         except TooLargeError as error:
             reasons.append(f"as a sentential decision diagram it {error}")
     raise too_large(table, roots, reasons)
@@ -83,26 +78,24 @@ def same(
         if differ_somewhere(table, pairs, groups):
             return False
     roots = sorted({formula for pair in pairs for formula in pair})
-    order = order_of_inputs(table, roots, len(groups))
+    order = order_of_groups(table, roots, groups)
     budget = Budget(*limits)
     try:
         with table.lock:
-            found = _diagrams_for(table, groups, order, budget).compile(roots, budget)
+            found = _diagrams_for(table, order, budget).compile(roots, budget)
     except TooLargeError as error:
         raise too_large(table, roots, [f"as a decision diagram it {error}"]) from None
     node = dict(zip(roots, found, strict=True))
     return all(node[a] == node[b] for a, b in pairs)
 
 
-def _diagrams_for(
-    table: FormulaTable, groups: Groups, order: tuple[int, ...], budget: Budget
-) -> Diagrams:
+def _diagrams_for(table: FormulaTable, order: Order, budget: Budget) -> Diagrams:
     """Diagrams of earlier compilations are of use to later ones, until there are too many."""
-    known = table.diagrams.get((groups, order))
+    known = table.diagrams.get(order)
     if known is None or len(known.nodes) > budget.nodes // 2:
         while len(table.diagrams) >= KEPT:
             table.diagrams.pop(next(iter(table.diagrams)))
-        known = table.diagrams[groups, order] = Diagrams(table, groups, order)
+        known = table.diagrams[order] = Diagrams(table, order)
     return known
 
 

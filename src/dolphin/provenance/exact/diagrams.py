@@ -19,13 +19,10 @@ from collections.abc import Iterator, Sequence
 
 from dolphin.provenance.exact.circuits import Circuit, Sketch
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+from dolphin.provenance.exact.ordering import Order
 
 GROUND = sys.maxsize  # the level of the constants
 REMEMBERED = 1_000_000  # results of `_join` that are remembered at once
-
-Groups = tuple[
-    tuple[tuple[int, ...], ...], ...
-]  # of each input, the columns that exclude each other
 
 
 class TooLargeError(Exception):
@@ -49,21 +46,20 @@ class Budget:
 
 
 class Diagrams:
-    """Diagrams of formulas over inputs with these groups, looked at in this order of inputs."""
+    """Diagrams of formulas over groups that are looked at in this order."""
 
-    def __init__(self, table: FormulaTable, groups: Groups, order: Sequence[int]) -> None:
+    def __init__(self, table: FormulaTable, order: Order) -> None:
         self.table = table
         self.nodes: list[tuple[int, int, tuple[tuple[int, int], ...]]] = [
             (GROUND, FALSE, ()),
             (GROUND, TRUE, ()),
         ]
-        self.group_at: list[tuple[int, tuple[int, ...]]] = []  # (input, columns) by level
-        self._level: dict[tuple[int, int], int] = {}
-        for position in order:
-            for columns in groups[position]:
-                for column in columns:
-                    self._level[position, column] = len(self.group_at)
-                self.group_at.append((position, columns))
+        self.order = order  # the group of each level
+        self._level = {
+            (position, column): level
+            for level, (position, columns) in enumerate(order)
+            for column in columns
+        }
         self._known: dict[tuple[int, int, tuple[tuple[int, int], ...]], int] = {}
         self._of_formula: dict[int, int] = {FALSE: FALSE, TRUE: TRUE}
         self._joined: dict[tuple[int, int, int], int] = {}
@@ -74,7 +70,7 @@ class Diagrams:
         """The node of each formula."""
         table, of = self.table, self._of_formula
         missing = [root for root in roots if root not in of]
-        with _deep_enough(len(self.group_at)):
+        with _deep_enough(len(self.order)):
             for formula in table.reachable(missing):
                 if formula in of:
                     continue
@@ -99,7 +95,7 @@ class Diagrams:
         tops = self.compile(roots, budget)
         for node in self._below(tops):
             level, default, cases = self.nodes[node]
-            position = self.group_at[level][0]
+            position = self.order[level][0]
             pairs = [(sketch.fact(position, c), value[n]) for c, n in cases if n != FALSE]
             if default != FALSE:
                 left = sketch.rest(position, tuple(column for column, _ in cases))
@@ -180,25 +176,6 @@ class Diagrams:
             found = self._make(level, self._negate(default), cases)
             self._negated[f], self._negated[found] = found, f
         return found
-
-
-def order_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> tuple[int, ...]:
-    """Inputs near the top of the formulas first.
-
-    A program that takes in one input after the other has the last one on top, and looking at that
-    one first makes compiling linear. Of inputs at the same depth the first comes first.
-    """
-    depth: dict[int, int] = dict.fromkeys(roots, 0)
-    deepest = dict.fromkeys(range(inputs), 0)
-    for formula in reversed(table.reachable(roots)):
-        here = depth[formula]
-        if table.kinds[formula] == FACT:
-            position = table.parts[formula][0]
-            deepest[position] = max(deepest[position], here)
-        elif table.kinds[formula] >= NOT:
-            for part in table.parts[formula]:
-                depth[part] = max(depth.get(part, 0), here + 1)
-    return tuple(sorted(deepest, key=lambda position: (deepest[position], position)))
 
 
 @contextlib.contextmanager

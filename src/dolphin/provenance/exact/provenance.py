@@ -17,8 +17,8 @@ from dolphin.errors import InputError, UnsupportedError
 from dolphin.provenance.contract import Facts, Provenance
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
-from dolphin.provenance.exact.diagrams import Groups
 from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
+from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.stacking import extend_facts, stack_facts
 
 

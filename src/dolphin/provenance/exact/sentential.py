@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dolphin.provenance.exact.circuits import Circuit, Sketch
-from dolphin.provenance.exact.diagrams import Budget, Groups, TooLargeError
+from dolphin.provenance.exact.diagrams import Budget, TooLargeError
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+from dolphin.provenance.exact.ordering import Order
 
 # Joining two diagrams takes time up to the product of their sizes, and can't be interrupted.
 LARGEST_PRODUCT = 2_000_000_000
@@ -26,10 +27,10 @@ def available() -> bool:
 
 
 def compile_sentential(
-    table: FormulaTable, roots: Sequence[int], groups: Groups, order: Sequence[int], budget: Budget
+    table: FormulaTable, roots: Sequence[int], order: Order, budget: Budget
 ) -> Circuit:
     """The circuit of these formulas."""
-    return _Compilation(table, roots, groups, order, budget).circuit()
+    return _Compilation(table, roots, order, budget).circuit()
 
 
 class _Compilation:
@@ -37,8 +38,7 @@ class _Compilation:
         self,
         table: FormulaTable,
         roots: Sequence[int],
-        groups: Groups,
-        order: Sequence[int],
+        order: Order,
         budget: Budget,
     ) -> None:
         from pysdd.sdd import SddManager, Vtree
@@ -50,9 +50,8 @@ class _Compilation:
         self.variable: dict[tuple[int, int], int] = {}
         self.weights: dict[int, int] = {}  # literal → value of the sketch
         self.exclusive: list[list[int]] = []
-        for position in order:
-            for columns in groups[position]:
-                self._declare(position, tuple(c for c in columns if (position, c) in used))
+        for position, columns in order:
+            self._declare(position, tuple(c for c in columns if (position, c) in used))
         count = max(map(abs, self.weights), default=1)
         self.manager = SddManager.from_vtree(Vtree(count, vtree_type="balanced"))
         self.nodes: dict[int, Any] = {FALSE: self.manager.false(), TRUE: self.manager.true()}

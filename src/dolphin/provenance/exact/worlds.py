@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dolphin.provenance.exact.diagrams import Groups
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+from dolphin.provenance.exact.ordering import Groups
 
 WORLDS = 4096
 

@@ -1,0 +1,146 @@
+"""In which order compilers look at exclusive groups. It decides how large diagrams become.
+
+Two rules. A program that takes in one input after the other has the last one on top, and looking at
+that one first makes compiling linear: inputs near the top of the formulas come first. An input of
+many groups, such as the edges of a graph, is ordered within: what occurs together stands together,
+so that at any point of the order little of what was looked at still matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from dolphin.provenance.exact.formulas import FACT, NOT, FormulaTable
+
+Groups = tuple[
+    tuple[tuple[int, ...], ...], ...
+]  # of each input, the columns that exclude each other
+Group = tuple[int, tuple[int, ...]]  # an input, and columns of it that exclude each other
+Order = tuple[Group, ...]
+
+WIDEST = 32  # facts of a formula that has more than these hardly belong together
+
+
+def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
+    """All groups of all inputs, each once."""
+    depth = _depth_of_inputs(table, roots, len(groups))
+    inputs = sorted(range(len(groups)), key=lambda position: (depth[position], position))
+    order: list[Group] = []
+    for scattered, together in itertools.groupby(inputs, lambda each: len(groups[each]) > 1):
+        some = [(position, columns) for position in together for columns in groups[position]]
+        order += _neighbours_together(some, _meetings(table, roots, some)) if scattered else some
+    return tuple(order)
+
+
+def _depth_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> list[int]:
+    """How far below the roots the deepest fact of each input is."""
+    depth: dict[int, int] = dict.fromkeys(roots, 0)
+    deepest = [0] * inputs
+    for formula in reversed(table.reachable(roots)):
+        here = depth[formula]
+        if table.kinds[formula] == FACT:
+            position = table.parts[formula][0]
+            deepest[position] = max(deepest[position], here)
+        elif table.kinds[formula] >= NOT:
+            for part in table.parts[formula]:
+                depth[part] = max(depth.get(part, 0), here + 1)
+    return deepest
+
+
+def _meetings(
+    table: FormulaTable, roots: Sequence[int], groups: Sequence[Group]
+) -> list[tuple[Group, ...]]:
+    """Groups that occur right below the same formula, or where that is one alone, near it."""
+    group_of = {(group[0], column): group for group in groups for column in group[1]}
+    direct: dict[int, set[Group]] = {}  # of facts that a formula is, or has as its own parts
+    near: dict[int, set[Group]] = {}  # of facts not far below
+    met: dict[frozenset[Group], None] = {}
+    for formula in table.reachable(roots):
+        kind, parts = table.kinds[formula], table.parts[formula]
+        if kind == FACT:
+            group = group_of.get((parts[0], parts[1]))
+            near[formula] = direct[formula] = {group} if group else set()
+        elif kind >= NOT:
+            facts = [direct[part] for part in parts if table.kinds[part] == FACT]
+            direct[formula] = set().union(*facts)
+            below = set().union(*(direct[part] for part in parts))
+            if len(below) < 2:
+                below = below.union(*(near[part] for part in parts))
+            near[formula] = below if len(below) <= WIDEST else set()
+            if len(near[formula]) >= 2:
+                met[frozenset(below)] = None
+    return [tuple(sorted(each)) for each in met]
+
+
+def _neighbours_together(
+    groups: Sequence[Group], meetings: Sequence[Sequence[Group]]
+) -> Sequence[Group]:
+    """An order in which few meetings are begun and not over at any time.
+
+    No rule finds the best one, so the best of a few is taken.
+
+    >>> a, b, c, d = ((0, (column,)) for column in range(4))
+    >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)]) == [c, b, d, a]
+    True
+    """
+    walk = _Walk(groups, meetings)
+    orders = (groups, walk.order(oldest_first=True), walk.order(oldest_first=False))
+    return min(orders, key=walk.width)
+
+
+class _Walk:
+    """Ways through groups from neighbour to neighbour."""
+
+    def __init__(self, groups: Sequence[Group], meetings: Sequence[Sequence[Group]]) -> None:
+        self.meetings = meetings
+        self.meetings_of: dict[Group, list[int]] = {group: [] for group in groups}
+        for number, meeting in enumerate(meetings):
+            for group in meeting:
+                self.meetings_of[group].append(number)
+
+    def order(self, oldest_first: bool) -> list[Group]:
+        """All groups: what has been waited for longest first, or what leaves least open."""
+        left = dict.fromkeys(self.meetings_of)
+        missing = [len(meeting) for meeting in self.meetings]  # how many have not come
+        begun: dict[int, int] = {}  # meetings that are not over → when they began
+        order: list[Group] = []
+
+        def cost(group: Group) -> tuple[int, int]:
+            mine = self.meetings_of[group]
+            since = min(begun[number] for number in mine if number in begun)
+            opened = sum(number not in begun for number in mine)
+            closed = sum(missing[number] == 1 for number in mine)
+            return (since, opened - closed) if oldest_first else (opened - closed, since)
+
+        while left:
+            waiting = {g: None for number in begun for g in self.meetings[number] if g in left}
+            group = min(waiting, key=cost) if waiting else self._border(next(iter(left)))
+            for number in self.meetings_of[group]:
+                begun.setdefault(number, len(order))
+                missing[number] -= 1
+                if not missing[number]:
+                    del begun[number]
+            del left[group]
+            order.append(group)
+        return order
+
+    def _border(self, group: Group) -> Group:
+        """One of those that are furthest from a group."""
+        seen, reached = {group}, [group]
+        for group in reached:  # grows as it goes
+            for number in self.meetings_of[group]:
+                new = [each for each in self.meetings[number] if each not in seen]
+                seen.update(new)
+                reached += new
+        return reached[-1]
+
+    def width(self, order: Sequence[Group]) -> float:
+        """A measure of diagrams in this order: a level doubles with every meeting that is open."""
+        place = {group: number for number, group in enumerate(order)}
+        changes = [0] * (len(order) + 1)
+        for meeting in self.meetings:
+            places = [place[group] for group in meeting]
+            changes[min(places)] += 1
+            changes[max(places)] -= 1
+        return sum(2.0 ** min(many, 1000) for many in itertools.accumulate(changes))
