@@ -50,6 +50,14 @@ def device(request) -> torch.device:
 
 
 @pytest.fixture
+def alone(monkeypatch, tmp_path, request):
+    """No shared data, and a cache of its own; tests that are marked `real` are left alone."""
+    if "real" not in request.keywords:
+        monkeypatch.delenv("DOLPHIN_DATA", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
 def collected():
     """Call it to run the garbage collector; also run once after the test."""
     gc.collect()
