@@ -50,10 +50,11 @@ def command(results: dict[str, Any]) -> str:
 
 def row(results: dict[str, Any]) -> str:
     """One line of the table."""
+    perception = results["perception_accuracy"]
     cells = (
         f"`{command(results)}`",
         f"{results['test_accuracy']:.2%} of {results['test_samples']:,}",
-        f"{results['perception_accuracy']:.2%}",
+        "" if perception is None else f"{perception:.2%}",
         f"{results['train_seconds'] / 60:.1f}",
         f"{results['symbolic_share']:.1%}",
     )

@@ -359,18 +359,26 @@ def test_bad_options_are_refused(options, message):
 
 
 @pytest.mark.parametrize("network", ["better", "plain"])
-def test_smoke(network, tmp_path):
+def test_smoke(network, tmp_path, monkeypatch):
     config = PathfinderConfig(
         network=network, epochs=1, batch=16, train_samples=32, test_samples=12, device="cpu"
     )
     config.check()
     folder = RunFolder(tmp_path / "run")
     task = PathfinderTask(config)
-    results = Trainer(task, folder, Display(quiet=True), Processes("cpu")).run()
+    display, lines = Display(quiet=True), []
+    monkeypatch.setattr(display, "line", lines.append)
+    results = Trainer(task, folder, display, Processes("cpu")).run()
+    lines = [line for line in lines if "%" in line]
+    assert len(lines) == 2
     assert results["test_samples"] == 12
     assert sum(group["total"] for group in results["accuracy_by_group"].values()) == 12
     assert (folder.path / "samples.png").stat().st_size > 10_000
     assert json.loads((folder.path / "results.json").read_text())["symbolic_share"] >= 0
+    perceives = network == "better"  # nothing to say about discs without a program
+    assert (results["perception_accuracy"] is not None) == perceives
+    assert (folder.path / "confusion.png").exists() == perceives
+    assert all(("perception" in line) == perceives for line in lines)
 
 
 @pytest.mark.parametrize("size", [32, 128])

@@ -161,8 +161,8 @@ def evaluate_run(arguments: list[str]) -> int:
     display = Display(quiet=not processes.main)
     display.line(f"data: {data.source}")
     display.line(
-        f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right, perception "
-        f"{found.perception_accuracy:.2%}"
+        f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right"
+        f"{found.perception_note}"
     )
     for name, counts in found.groups.items():
         share = counts["right"] / counts["total"]

@@ -31,9 +31,16 @@ class Evaluation:
         return self.right / max(1, self.total)
 
     @property
-    def perception_accuracy(self) -> float:
-        """The share of inputs that were read right."""
-        return int(self.confusions.diag().sum()) / max(1, int(self.confusions.sum()))
+    def perception_accuracy(self) -> float | None:
+        """The share of inputs that were read right, where it is known what they show."""
+        known = int(self.confusions.sum())
+        return int(self.confusions.diag().sum()) / known if known else None
+
+    @property
+    def perception_note(self) -> str:
+        """What to add to a line about answers."""
+        share = self.perception_accuracy
+        return "" if share is None else f", perception {share:.2%}"
 
 
 @torch.no_grad()

@@ -175,7 +175,7 @@ class Trainer:
                 "loss": state.loss,
                 "train_accuracy": state.accuracy,
                 "validation_accuracy": found.accuracy if found.total else None,
-                "perception_accuracy": found.perception_accuracy if found.total else None,
+                "perception_accuracy": found.perception_accuracy,
                 "samples_seen": progress.epoch * self.count,
                 "seconds": round(progress.seconds, 3),
                 "symbolic_share": round(progress.symbolic_share, 5),
@@ -191,7 +191,7 @@ class Trainer:
                 checkpoint.save(self.folder.best, self._weights())
             self.folder.write_metrics(progress.history)
         self._save()
-        note = f"validation {found.accuracy:.2%}, perception {found.perception_accuracy:.2%}"
+        note = f"validation {found.accuracy:.2%}{found.perception_note}"
         self.display.line(f"{state.text()}  {note if found.total else 'no validation'}")
 
     def _step(self, index: Tensor) -> bool:
@@ -354,8 +354,8 @@ class Trainer:
             self.folder.write_json("results.json", results)
             plots.draw_run(self.task, self.network, self.data.test, found, self.folder)
         self.display.line(
-            f"test: {found.accuracy:.2%} of {found.total:,} answers right, perception "
-            f"{found.perception_accuracy:.2%} (epoch {progress.best_epoch}, chosen by validation)"
+            f"test: {found.accuracy:.2%} of {found.total:,} answers right{found.perception_note} "
+            f"(epoch {progress.best_epoch}, chosen by validation)"
         )
         return results
 

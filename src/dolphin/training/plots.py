@@ -27,7 +27,8 @@ def draw_run(
 ) -> None:
     """Learning curve, confusions, groups if any, and a sheet of samples, into the run folder."""
     draw_learning_curve(folder.read_metrics(), folder.path / "learning_curve.png")
-    draw_confusions(found.confusions, task.classes, folder.path / "confusion.png")
+    if found.perception_accuracy is not None:
+        draw_confusions(found.confusions, task.classes, folder.path / "confusion.png")
     if found.groups:
         draw_groups(found.groups, task.group_title, folder.path / "groups.png")
     if len(samples):
