@@ -18,7 +18,7 @@ import torch
 import dolphin as dl
 from dolphin.errors import InputError, SizeError
 from dolphin.provenance import Exact
-from dolphin.provenance.exact import compiling, formulas, sentential
+from dolphin.provenance.exact import compiling, diagrams, formulas, sentential
 
 COMPILERS = ["diagrams", pytest.param("sdd", marks=pytest.mark.skipif(
     not sentential.available(), reason="PySDD is not installed"))]  # fmt: skip
@@ -102,6 +102,26 @@ def test_the_order_of_edges_does_not_matter():
         mixed = torch.tensor([probs[edge] for edge in edges], dtype=torch.float64)
         d = dl.Distribution(mixed, edges, exclusive=False, provenance=Exact(compiler="diagrams"))
         assert reachable(d, (0, 0), (13, 1)).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_what_is_no_longer_needed_takes_no_room():
+    """The diagrams of paths of up to 14 edges are made one after the other, and few at a time."""
+    graph = nx.grid_2d_graph(3, 3)
+    graph.add_edges_from(((r, c), (r + 1, 1 - c)) for r in (0, 1) for c in (0, 1))
+    edges = [tuple(sorted(edge)) for edge in graph.edges]
+    d = dl.Distribution(
+        torch.full((len(edges),), 0.5, dtype=torch.float64),
+        edges,
+        exclusive=False,
+        provenance=Exact(max_nodes=3000, compiler="diagrams"),
+    )
+    both = dl.union(d, dl.apply(d, lambda e: (e[1], e[0])))
+    ends = (lambda v: v, lambda e: e[0])
+    found = dl.apply(dl.filter(both, lambda e: e[0] == (0, 0)), lambda e: e[1])
+    for _ in range(14):
+        found = dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
+    expected = reliability(edges, [0.5] * len(edges), (0, 0), (2, 2))
+    assert found.prob_of([(2, 2)]).item() == pytest.approx(expected, abs=1e-9)
 
 
 def test_an_order_of_thousands_of_groups_is_found_quickly():
@@ -377,6 +397,46 @@ def test_two_threads_compile_the_same():
         thread.join()
     assert len(found) == 4
     assert all(torch.equal(f, found[0]) for f in found)
+
+
+def test_forgetting_changes_nothing(monkeypatch):
+    """Diagrams are tidied up before every formula, with several results and with negation."""
+
+    class Forgetful(diagrams.Budget):
+        def __init__(self, nodes, seconds):
+            super().__init__(2, seconds)
+
+        def check(self, nodes):
+            pass
+
+    def results(seed):
+        edges = random_graph(seed)
+        d = dl.Distribution(
+            torch.linspace(0.1, 0.9, 12, dtype=torch.float64),
+            edges,
+            exclusive=False,
+            provenance=Exact(compiler="diagrams"),
+        )
+        both = dl.union(d, dl.apply(d, lambda e: (e[1], e[0])))
+        ends = (lambda v: v, lambda e: e[0])
+        found = dl.apply(dl.filter(both, lambda e: e[0] == edges[0][0]), lambda e: e[1])
+        for _ in range(5):
+            found = dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
+        return dl.get_probs(dl.union(found, dl.apply(dl.negate(found), lambda v: ("not", v))))
+
+    usual = [results(seed) for seed in range(4)]
+    dl.cache_clear()
+    forgotten = []
+    forget = diagrams.Diagrams._forget
+    monkeypatch.setattr(compiling, "Budget", Forgetful)
+    monkeypatch.setattr(
+        diagrams.Diagrams,
+        "_forget",
+        lambda self, needed: (forgotten.append(needed), forget(self, needed))[1],
+    )
+    for seed, expected in enumerate(usual):
+        torch.testing.assert_close(results(seed), expected, rtol=0, atol=1e-12)
+    assert len(forgotten) > 20
 
 
 # ---------------------------------------------------------------------------------------- limits

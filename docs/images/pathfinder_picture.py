@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -45,22 +46,31 @@ def draw_samples(path: Path) -> None:
 
 
 def draw_learning(path: Path) -> None:
-    """Right answers against samples seen: sizes with the program, and without it."""
-    figure = Figure(figsize=(6.4, 3.4), dpi=130, facecolor="white", layout="constrained")
-    axes = figure.subplots()
-    for size, colour in COLOURS.items():
-        for name, style in (("", "-"), ("-plain", ":")):
-            run = json.loads((RESULTS / f"pathfinder-{size}{name}-seed0.json").read_text())
-            seen = [epoch["samples_seen"] for epoch in run["history"]]
-            right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
-            label = f"{size}×{size}" + (", no program" if name else "")
-            axes.plot(seen, right, style, marker="o", ms=4, color=colour, label=label)
-    axes.axhline(50, color="#999999", lw=0.8)
-    axes.set(xlabel="samples seen", ylabel="right answers, validation (%)", ylim=(45, 101))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="center right")
+    """Right answers against samples seen, of short and longer contours, with or without program."""
+    figure = Figure(figsize=(9.6, 3.6), dpi=130, facecolor="white", layout="constrained")
+    short, longer = figure.subplots(1, 2, sharey=True)
+    for size in COLOURS:
+        draw_runs(short, f"pathfinder-{size}", size, f"{size}×{size}")
+    draw_runs(longer, "pathfinder-128-9", 128, "128×128, 9 dashes")
+    draw_runs(longer, "pathfinder-256-14", 256, "256×256, 14 dashes")
+    short.set(title="6 dashes", ylabel="right answers, validation (%)", ylim=(45, 101))
+    longer.set_title("longer contours")
+    for axes in (short, longer):
+        axes.axhline(50, color="#999999", lw=0.8)
+        axes.set_xlabel("samples seen")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="center right")
     figure.savefig(path)
+
+
+def draw_runs(axes: Axes, name: str, size: int, label: str) -> None:
+    """A run with the program, and one of the same network without it."""
+    for variant, style, note in (("", "-", ""), ("-plain", ":", ", no program")):
+        run = json.loads((RESULTS / f"{name}{variant}-seed0.json").read_text())
+        seen = [epoch["samples_seen"] for epoch in run["history"]]
+        right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
+        axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=label + note)
 
 
 def draw_path(run: str, path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dolphin.provenance.exact.circuits import Circuit, Sketch
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
@@ -69,11 +69,17 @@ class Diagrams:
     def compile(self, roots: Sequence[int], budget: Budget) -> list[int]:
         """The node of each formula."""
         table, of = self.table, self._of_formula
-        missing = [root for root in roots if root not in of]
+        formulas = table.reachable(root for root in roots if root not in of)
+        last_use = _last_uses(table, formulas, roots)
+        collect_at = budget.nodes // 2
         with _deep_enough(len(self.order)):
-            for formula in table.reachable(missing):
+            for formula in formulas:
                 if formula in of:
                     continue
+                if len(self.nodes) > collect_at:
+                    self._forget({f for f in of if last_use.get(f, 0) >= formula})
+                    of = self._of_formula
+                    collect_at = max(collect_at, 2 * len(self.nodes))
                 kind, parts = table.kinds[formula], table.parts[formula]
                 if kind == FACT:
                     position, column = parts
@@ -102,6 +108,21 @@ class Diagrams:
                 pairs.append((left, value[default]))
             value[node] = sketch.sum_of_products(pairs)
         return sketch.finish([value[top] for top in tops])
+
+    def _forget(self, needed: Collection[int]) -> None:
+        """Keep only the diagrams of these formulas; nodes get other numbers."""
+        of = {FALSE: FALSE, TRUE: TRUE, **{f: self._of_formula[f] for f in needed}}
+        live = self._below(list(of.values()))
+        moved = {FALSE: FALSE, TRUE: TRUE} | {node: new for new, node in enumerate(live, TRUE + 1)}
+        kept = [self.nodes[node] for node in live]
+        self.nodes[TRUE + 1 :] = [
+            (level, moved[default], tuple((column, moved[node]) for column, node in cases))
+            for level, default, cases in kept
+        ]
+        self._known = {key: node for node, key in enumerate(self.nodes) if node > TRUE}
+        self._of_formula = {formula: moved[node] for formula, node in of.items()}
+        self._joined.clear()
+        self._negated.clear()
 
     def _below(self, tops: Sequence[int]) -> list[int]:
         """All nodes under these, each after those that it leads to."""
@@ -176,6 +197,19 @@ class Diagrams:
             found = self._make(level, self._negate(default), cases)
             self._negated[f], self._negated[found] = found, f
         return found
+
+
+def _last_uses(
+    table: FormulaTable, formulas: Sequence[int], roots: Sequence[int]
+) -> dict[int, int]:
+    """The last of these formulas that each formula is a part of; roots are needed to the end."""
+    uses = {
+        part: formula
+        for formula in formulas
+        for part in table.parts[formula]
+        if table.kinds[formula] >= NOT
+    }
+    return uses | dict.fromkeys(roots, GROUND)
 
 
 @contextlib.contextmanager
