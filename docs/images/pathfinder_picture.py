@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
 from PIL import Image
 
 from dolphin.cli import main
@@ -55,12 +56,14 @@ def draw_learning(path: Path) -> None:
     draw_runs(longer, "pathfinder-256-14", 256, "256×256, 14 dashes")
     short.set(title="6 dashes", ylabel="right answers, validation (%)", ylim=(45, 101))
     longer.set_title("longer contours")
-    for axes in (short, longer):
+    for axes, legend_at in ((short, 0.5), (longer, 0.38)):
         axes.axhline(50, color="#999999", lw=0.8)
         axes.set_xlabel("samples seen")
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MultipleLocator(40_000))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8, loc="center right")
+        axes.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1, legend_at))
     figure.savefig(path)
 
 
