@@ -20,6 +20,7 @@ Group = tuple[int, tuple[int, ...]]  # an input, and columns of it that exclude 
 Order = tuple[Group, ...]
 
 WIDEST = 32  # facts of a formula that has more than these hardly belong together
+MOST = 5000  # where there are more meetings than that, everything is everything's neighbour
 
 
 def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
@@ -84,6 +85,8 @@ def _neighbours_together(
     >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)]) == [c, b, d, a]
     True
     """
+    if len(meetings) > MOST:
+        return groups
     walk = _Walk(groups, meetings)
     orders = (groups, walk.order(oldest_first=True), walk.order(oldest_first=False))
     return min(orders, key=walk.width)
