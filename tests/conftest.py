@@ -58,6 +58,15 @@ def alone(monkeypatch, tmp_path, request):
 
 
 @pytest.fixture
+def few_stories(monkeypatch):
+    """CLUTRR without data tells a few stories only."""
+    from dolphin.tasks.clutrr import stories
+
+    monkeypatch.setattr(stories, "TRAIN_STORIES", 30)
+    monkeypatch.setattr(stories, "TEST_STORIES", 3)
+
+
+@pytest.fixture
 def collected():
     """Call it to run the garbage collector; also run once after the test."""
     gc.collect()

@@ -15,12 +15,10 @@ pytest.importorskip("matplotlib")
 import dolphin as dl
 from clutrr_cases import batch_of, make_task, perfect, told, write_csv
 from dolphin.cli import main
-from dolphin.tasks.catalogue import TASKS
-from dolphin.tasks.clutrr import encoders, kinship, model, program, stories
+from dolphin.tasks.clutrr import encoders, kinship, model, program
 from dolphin.tasks.clutrr.data import Story, StoryBatch
 from dolphin.tasks.clutrr.kinship import COMPOSITIONS, RELATIONS, UNKNOWN
 from dolphin.tasks.clutrr.stories import Told
-from dolphin.tasks.clutrr.task import ClutrrTask
 from dolphin.tasks.fetch import DataError
 from dolphin.training.config import OptionError
 
@@ -37,14 +35,7 @@ PROVENANCES = [
     ("dtkp-wmc", 3),
     ("min-max", None),
 ]
-pytestmark = pytest.mark.usefixtures("alone")
-
-
-@pytest.fixture(autouse=True)
-def few_stories(monkeypatch):
-    monkeypatch.setitem(TASKS, "clutrr", ClutrrTask)
-    monkeypatch.setattr(stories, "TRAIN_STORIES", 30)
-    monkeypatch.setattr(stories, "TEST_STORIES", 3)
+pytestmark = pytest.mark.usefixtures("alone", "few_stories")
 
 
 # -- the program -----------------------------------------------------------------------------------

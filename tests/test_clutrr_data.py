@@ -16,13 +16,11 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from clutrr_cases import told, write_csv
-from dolphin.tasks.catalogue import TASKS
 from dolphin.tasks.clutrr import data, graph_only, kinship, stories
 from dolphin.tasks.clutrr.data import Story
 from dolphin.tasks.clutrr.kinship import COMPOSITIONS, RELATIONS, UNKNOWN
 from dolphin.tasks.clutrr.passages import cut
 from dolphin.tasks.clutrr.stories import Told
-from dolphin.tasks.clutrr.task import ClutrrTask
 from dolphin.tasks.fetch import DataError
 
 ROOT = os.environ.get("DOLPHIN_DATA", "")
@@ -30,14 +28,7 @@ real_data = pytest.mark.skipif(
     not ROOT or not (Path(ROOT) / "clutrr" / "data_089907f8.zip").is_file(),
     reason="DOLPHIN_DATA does not point at a folder with clutrr/data_*.zip",
 )
-pytestmark = pytest.mark.usefixtures("alone")
-
-
-@pytest.fixture(autouse=True)
-def few_stories(monkeypatch):
-    monkeypatch.setitem(TASKS, "clutrr", ClutrrTask)
-    monkeypatch.setattr(stories, "TRAIN_STORIES", 30)
-    monkeypatch.setattr(stories, "TEST_STORIES", 3)
+pytestmark = pytest.mark.usefixtures("alone", "few_stories")
 
 
 # -- kinship ---------------------------------------------------------------------------------------

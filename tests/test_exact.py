@@ -1,14 +1,11 @@
-"""Exact inference: known answers, two compilers, both libraries nearby, memory, and limits."""
+"""Exact inference: known answers, two compilers, both libraries nearby, and limits."""
 
 from __future__ import annotations
 
-import gc
 import itertools
 import operator
 import random
-import threading
 import time
-import weakref
 
 import networkx as nx
 import numpy as np
@@ -19,54 +16,7 @@ import dolphin as dl
 from dolphin.errors import InputError, SizeError
 from dolphin.provenance import Exact
 from dolphin.provenance.exact import compiling, diagrams, formulas, sentential
-
-COMPILERS = ["diagrams", pytest.param("sdd", marks=pytest.mark.skipif(
-    not sentential.available(), reason="PySDD is not installed"))]  # fmt: skip
-
-
-def reachable(edges: dl.Distribution, source, target) -> torch.Tensor:
-    """The probability that undirected edges connect two vertices, by a fixpoint."""
-    both = dl.union(edges, dl.apply(edges, lambda e: (e[1], e[0])))
-    start = dl.apply(dl.filter(both, lambda e: e[0] == source), lambda e: e[1])
-
-    def step(found):
-        ends = (lambda v: v, lambda e: e[0])
-        return dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
-
-    return dl.fixpoint(step, start).prob_of([target] * edges.batch_size)
-
-
-def reliability(edges: list, probs: list[float], source, target) -> float:
-    """The same, edge by edge: states are partitions of the vertices that still have edges."""
-    last = {v: i for i, edge in enumerate(edges) for v in edge}
-    vertices = sorted(last)
-    states = {tuple(range(len(vertices))): 1.0}
-    for number, ((u, v), p) in enumerate(zip(edges, probs, strict=True)):
-        following: dict[tuple, float] = {}
-        for state, weight in states.items():
-            a, b = state[vertices.index(u)], state[vertices.index(v)]
-            joined = tuple(a if label == b else label for label in state)
-            for outcome, factor in ((joined, p), (state, 1.0 - p)):
-                done = tuple(
-                    label if last[w] > number or w in (source, target) else -1
-                    for w, label in zip(vertices, outcome, strict=True)
-                )
-                names: dict[int, int] = {-1: -1}
-                key = tuple(names.setdefault(label, len(names)) for label in done)
-                following[key] = following.get(key, 0.0) + weight * factor
-        states = following
-    at = vertices.index(source), vertices.index(target)
-    return sum(weight for state, weight in states.items() if state[at[0]] == state[at[1]])
-
-
-def grid(size: int) -> list:
-    graph = nx.grid_2d_graph(size, size)
-    return [tuple(sorted(edge)) for edge in graph.edges]
-
-
-def random_graph(seed: int) -> list:
-    return [tuple(sorted(edge)) for edge in nx.gnm_random_graph(7, 12, seed=seed).edges]
-
+from exact_cases import COMPILERS, grid, random_graph, reachable, reliability, step
 
 # ---------------------------------------------------------------------------------- known answers
 
@@ -122,6 +72,46 @@ def test_what_is_no_longer_needed_takes_no_room():
         found = dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
     expected = reliability(edges, [0.5] * len(edges), (0, 0), (2, 2))
     assert found.prob_of([(2, 2)]).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_forgetting_changes_nothing(monkeypatch):
+    """Diagrams are tidied up before every formula, with several results and with negation."""
+
+    class Forgetful(diagrams.Budget):
+        def __init__(self, nodes, seconds):
+            super().__init__(2, seconds)
+
+        def check(self, nodes):
+            pass
+
+    def results(seed):
+        edges = random_graph(seed)
+        d = dl.Distribution(
+            torch.linspace(0.1, 0.9, 12, dtype=torch.float64),
+            edges,
+            exclusive=False,
+            provenance=Exact(compiler="diagrams"),
+        )
+        both = dl.union(d, dl.apply(d, lambda e: (e[1], e[0])))
+        ends = (lambda v: v, lambda e: e[0])
+        found = dl.apply(dl.filter(both, lambda e: e[0] == edges[0][0]), lambda e: e[1])
+        for _ in range(5):
+            found = dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
+        return dl.get_probs(dl.union(found, dl.apply(dl.negate(found), lambda v: ("not", v))))
+
+    usual = [results(seed) for seed in range(4)]
+    dl.cache_clear()
+    forgotten = []
+    forget = diagrams.Diagrams._forget
+    monkeypatch.setattr(compiling, "Budget", Forgetful)
+    monkeypatch.setattr(
+        diagrams.Diagrams,
+        "_forget",
+        lambda self, needed: (forgotten.append(needed), forget(self, needed))[1],
+    )
+    for seed, expected in enumerate(usual):
+        torch.testing.assert_close(results(seed), expected, rtol=0, atol=1e-12)
+    assert len(forgotten) > 20
 
 
 def test_an_order_of_thousands_of_groups_is_found_quickly():
@@ -324,119 +314,6 @@ def test_against_problog():
     loud = dl.union(dl.apply(calls, lambda x: "loud"), dl.apply(green, lambda c: "loud"))
     assert calls.prob_of(["mary"]).item() == pytest.approx(expected["calls(mary)"], abs=1e-6)
     assert dl.get_probs(dl.negate(loud)).item() == pytest.approx(expected["quiet"], abs=1e-6)
-
-
-# ---------------------------------------------------------------------------------------- memory
-
-
-def step(probs: torch.Tensor) -> torch.Tensor:
-    edges = random_graph(3)
-    d = dl.Distribution(probs, edges, exclusive=False, provenance=Exact())
-    coin = dl.Distribution(probs[:, :2].softmax(1), [False, True], provenance=Exact())
-    lit = dl.apply(coin, d, lambda c, e: e if c else (e[1], e[0]))
-    return reachable(d, 0, 6) + dl.get_probs(dl.negate(lit)).sum(1)
-
-
-def test_a_later_step_compiles_nothing(monkeypatch):
-    """Neither new formulas nor a new circuit, although inputs and numbers are all new."""
-    first = step(torch.rand(4, 12, dtype=torch.float64))
-    table = formulas.tables.current()
-    size = len(table)
-
-    def fail(*arguments):
-        raise AssertionError("compiled again")
-
-    monkeypatch.setattr(compiling, "_compile", fail)
-    monkeypatch.setattr(compiling, "same", fail)
-    probs = torch.rand(4, 12, dtype=torch.float64)
-    again = step(probs)
-    assert formulas.tables.current() is table
-    assert len(table) == size
-    monkeypatch.undo()
-    formulas.tables.clear()
-    torch.testing.assert_close(again, step(probs))
-    assert not torch.allclose(again, first)
-
-
-def test_nothing_remembers_the_inputs():
-    probs = torch.rand(4, 12, dtype=torch.float64)
-    d = dl.Distribution(probs, random_graph(3), exclusive=False, provenance=Exact())
-    facts = weakref.ref(d._tags.inputs[0])
-    found = dl.negate(dl.apply(d, d, lambda a, b: (a[0], b[1])))
-    dl.get_probs(found)
-    del d, found
-    gc.collect()
-    assert facts() is None
-
-
-def test_a_full_table_is_replaced_and_tables_mix(monkeypatch):
-    old = dl.Distribution([0.5, 0.5], [0, 1], provenance=Exact())
-    twice = dl.apply(old, old, operator.add)
-    monkeypatch.setattr(formulas.tables, "_table", formulas.FormulaTable())
-    new = dl.Distribution([0.25, 0.75], [0, 1], provenance=Exact())
-    assert new._tags.table is not old._tags.table
-    both = dl.apply(new, twice, operator.add)
-    assert dict(both.row(0)) == pytest.approx({0: 0.125, 2: 0.125, 1: 0.375, 3: 0.375})
-    tight = formulas.FormulaTable(limit=40)
-    monkeypatch.setattr(formulas.tables, "_table", tight)
-    for _ in range(4):
-        d = dl.Distribution(torch.full((1, 8), 0.5), range(8), exclusive=False, provenance=Exact())
-        dl.apply(d, d, lambda a, b: a // 4)
-    assert formulas.tables.current() is not tight
-
-
-def test_two_threads_compile_the_same():
-    probs = torch.rand(4, 12, dtype=torch.float64)
-    formulas.tables.clear()
-    compiling.clear()
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(step(probs))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert all(torch.equal(f, found[0]) for f in found)
-
-
-def test_forgetting_changes_nothing(monkeypatch):
-    """Diagrams are tidied up before every formula, with several results and with negation."""
-
-    class Forgetful(diagrams.Budget):
-        def __init__(self, nodes, seconds):
-            super().__init__(2, seconds)
-
-        def check(self, nodes):
-            pass
-
-    def results(seed):
-        edges = random_graph(seed)
-        d = dl.Distribution(
-            torch.linspace(0.1, 0.9, 12, dtype=torch.float64),
-            edges,
-            exclusive=False,
-            provenance=Exact(compiler="diagrams"),
-        )
-        both = dl.union(d, dl.apply(d, lambda e: (e[1], e[0])))
-        ends = (lambda v: v, lambda e: e[0])
-        found = dl.apply(dl.filter(both, lambda e: e[0] == edges[0][0]), lambda e: e[1])
-        for _ in range(5):
-            found = dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
-        return dl.get_probs(dl.union(found, dl.apply(dl.negate(found), lambda v: ("not", v))))
-
-    usual = [results(seed) for seed in range(4)]
-    dl.cache_clear()
-    forgotten = []
-    forget = diagrams.Diagrams._forget
-    monkeypatch.setattr(compiling, "Budget", Forgetful)
-    monkeypatch.setattr(
-        diagrams.Diagrams,
-        "_forget",
-        lambda self, needed: (forgotten.append(needed), forget(self, needed))[1],
-    )
-    for seed, expected in enumerate(usual):
-        torch.testing.assert_close(results(seed), expected, rtol=0, atol=1e-12)
-    assert len(forgotten) > 20
 
 
 # ---------------------------------------------------------------------------------------- limits
