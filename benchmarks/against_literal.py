@@ -1,4 +1,6 @@
-"""Dolphin against the definitions, evaluated literally (`tests/literal.py`), on the same inputs.
+"""Dolphin against the definitions, evaluated literally by `tests/support/literal.py`.
+
+Both get the same inputs.
 
 The literal evaluator keeps a number for every fact in every proof of every symbol, runs the user's
 function for every combination at every step, and keeps what any row has sampled in all rows. The
@@ -25,9 +27,9 @@ import torch
 from torch import Tensor
 
 import dolphin as dl
-from dolphin.bench import formulas, paths
+from dolphin_tasks.bench import formulas, paths
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from literal import Dense, Literal  # pyright: ignore[reportMissingImports]
 
 WARM_UP = 3

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dolphin.tasks.catalogue import find_task
-from dolphin.training.folder import RunFolder
+from dolphin_tasks.catalogue import find_task
+from dolphin_tasks.training.folder import RunFolder
 
 HERE = Path(__file__).parent
 KEPT, SPEED = HERE / "results" / "training", HERE / "results" / "bench.json"

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 import dolphin as dl
-from dolphin.bench.formulas import Formula
-from dolphin.bench.memory import held_memory
+from dolphin_tasks.bench.formulas import Formula
+from dolphin_tasks.bench.memory import held_memory
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 import dolphin as dl
-from dolphin.bench.cases import Case, choose
-from dolphin.bench.timing import Draws
+from dolphin_tasks.bench.cases import Case, choose
+from dolphin_tasks.bench.timing import Draws
 
 PROGRAMS = ("sum-15", "path-6x6", "hwf-7", "clutrr-like")
 BATCHES = (1, 4, 16, 64, 256, 1024)

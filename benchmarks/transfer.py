@@ -19,10 +19,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from dolphin.tasks.hwf import data, model
-from dolphin.tasks.mnist import load_mnist
-from dolphin.tasks.scan import cut, fit, thin
-from dolphin.training import checkpoint
+from dolphin_tasks.hwf import data, model
+from dolphin_tasks.mnist import load_mnist
+from dolphin_tasks.scan import cut, fit, thin
+from dolphin_tasks.training import checkpoint
 
 OPERATORS = {
     "addition_plus": "+",

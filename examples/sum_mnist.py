@@ -22,8 +22,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin.tasks.mnist import digit_network, load_mnist
-from dolphin.tasks.pictures import draw_sums
+from dolphin_tasks.mnist import digit_network, load_mnist
+from dolphin_tasks.pictures import draw_sums
 
 console = Console(highlight=False)
 

@@ -60,7 +60,7 @@ def alone(monkeypatch, tmp_path, request):
 @pytest.fixture
 def few_stories(monkeypatch):
     """CLUTRR without data tells a few stories only."""
-    from dolphin.tasks.clutrr import stories
+    from dolphin_tasks.clutrr import stories
 
     monkeypatch.setattr(stories, "TRAIN_STORIES", 30)
     monkeypatch.setattr(stories, "TEST_STORIES", 3)

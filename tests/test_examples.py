@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dolphin.tasks import mnist
+from dolphin_tasks import mnist
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 

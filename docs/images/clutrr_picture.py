@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 
-from dolphin.tasks.clutrr.data import NOT_TOLD, Story, StoryBatch
-from dolphin.tasks.clutrr.stories import TEST_SENTENCES, TRAIN_SENTENCES, make_story
-from dolphin.tasks.clutrr.task import ClutrrConfig, ClutrrTask
+from dolphin_tasks.clutrr.data import NOT_TOLD, Story, StoryBatch
+from dolphin_tasks.clutrr.stories import TEST_SENTENCES, TRAIN_SENTENCES, make_story
+from dolphin_tasks.clutrr.task import ClutrrConfig, ClutrrTask
 
 FOLDER = Path(__file__).parent
 RESULTS = Path("benchmarks/results/training")

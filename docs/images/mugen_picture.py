@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from dolphin.tasks.mugen.data import generate
-from dolphin.tasks.mugen.pictures import ClipRow, draw_clips
-from dolphin.tasks.mugen.program import ACTIONS
+from dolphin_tasks.mugen.data import generate
+from dolphin_tasks.mugen.pictures import ClipRow, draw_clips
+from dolphin_tasks.mugen.program import ACTIONS
 
 CLIPS = 6
 

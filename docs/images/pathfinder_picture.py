@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from PIL import Image
 
-from dolphin.cli import main
-from dolphin.tasks.pathfinder import data, generator
+from dolphin_tasks.cli import main
+from dolphin_tasks.pathfinder import data, generator
 
 FOLDER = Path(__file__).parent
 CACHE = Path("build/pathfinder")

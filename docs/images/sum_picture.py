@@ -15,7 +15,7 @@ from matplotlib.patches import FancyArrowPatch
 from torch import Tensor
 
 import dolphin as dl
-from dolphin.tasks.mnist import digit_network, load_mnist
+from dolphin_tasks.mnist import digit_network, load_mnist
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "examples"))

@@ -1,12 +1,13 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
-from dolphin.config import settings
+from dolphin.caching import cache_clear, cache_info
 from dolphin.context import using
 from dolphin.distribution import Distribution
 from dolphin.errors import DolphinError
-from dolphin.estimate import estimate
+from dolphin.estimation import estimate
+from dolphin.execution.profiling import profile
+from dolphin.execution.tracing import trace
 from dolphin.losses import bce_loss, nll_loss
-from dolphin.memory import cache_clear, cache_info
 from dolphin.operations import (
     apply,
     apply_if,
@@ -19,9 +20,8 @@ from dolphin.operations import (
     sample,
     union,
 )
-from dolphin.profiling import profile
 from dolphin.provenance import DAMP, Exact, Provenance, TopKProofs, get_provenance
-from dolphin.tracing import trace
+from dolphin.settings import settings
 
 __version__ = "0.1.0"
 

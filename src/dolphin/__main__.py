@@ -2,7 +2,7 @@
 
 import sys
 
-from dolphin.cli import main
+from dolphin_tasks.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from dolphin import inputs
 from dolphin.context import default_provenance
-from dolphin.contraction import Index, to_device
-from dolphin.deferred import Deferred
 from dolphin.errors import InputError, listing, shorten
-from dolphin.functions import ABSENT
+from dolphin.execution.deferred import Deferred
+from dolphin.execution.indices import Index, to_device
+from dolphin.execution.profiling import profiled
 from dolphin.operators import Operators
-from dolphin.plans import Domain, RowSymbols, caches, group_rows
-from dolphin.profiling import profiled
 from dolphin.provenance.contract import Facts, Provenance, Tags, TensorProvenance
-from dolphin.provenance.numbers import IMPOSSIBLE, ZERO, prob_of_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.reading import columns, matching, read_targets
-from dolphin.symbols import Symbols
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import Domain, RowSymbols, caches, group_rows
+from dolphin.symbolic.symbols import Symbols
 
 _RAISE = object()
 _LOG_OF_ZERO = -1e4  # what get_logits gives for an impossible symbol: losses stay finite

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, shorten
-from dolphin.functions import ABSENT
-from dolphin.plans import Domain, RowSymbols
 from dolphin.provenance.contract import Facts
-from dolphin.provenance.numbers import ZERO, safe_log
-from dolphin.symbols import Symbols, SymbolTable
+from dolphin.provenance.numerics import ZERO, safe_log
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import Domain, RowSymbols
+from dolphin.symbolic.symbols import Symbols, SymbolTable
 
 _SLACK = 1e-4  # how far outside [0, 1] rounding may carry a probability
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
-from dolphin.profiling import profiled
-from dolphin.provenance.numbers import floor, reading_is_free
+from dolphin.execution.profiling import profiled
+from dolphin.provenance.numerics import floor, reading_is_free
 from dolphin.reading import matching, read_targets
-from dolphin.symbols import Symbols
+from dolphin.symbolic.symbols import Symbols
 
 Match = Callable[[Any, Any], Any]
 Reduction = Literal["mean", "sum", "none"]

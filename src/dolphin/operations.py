@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.combining import Function, check, combine, run, split
-from dolphin.contraction import Index
 from dolphin.distribution import Distribution
 from dolphin.errors import FixpointError, InputError, listing, shorten
-from dolphin.functions import ABSENT
-from dolphin.plans import (
+from dolphin.execution.indices import Index
+from dolphin.execution.profiling import active_profile, profiled
+from dolphin.execution.run import Function, check, combine, run, split
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import (
     Rows,
     RowSymbols,
     Task,
     caches,
     union_plan,
 )
-from dolphin.profiling import active_profile, profiled
-from dolphin.provenance.contract import TensorProvenance
-from dolphin.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols, SymbolTable
 
 
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution:

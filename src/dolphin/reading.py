@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dolphin.contraction import Index
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
-from dolphin.functions import ABSENT
-from dolphin.plans import Domain
-from dolphin.profiling import active_profile
-from dolphin.symbols import Symbols
+from dolphin.execution.indices import Index
+from dolphin.execution.profiling import active_profile
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import Domain
+from dolphin.symbolic.symbols import Symbols
 
 
 def read_targets(operation: str, targets: Any, batch: int) -> list[Any]:

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.config import current_settings
-from dolphin.contraction import Contraction, Index
 from dolphin.errors import UnsupportedError
-from dolphin.provenance.numbers import prob_of_log, safe_log
+from dolphin.execution.indices import Contraction, Index
+from dolphin.provenance.numerics import prob_of_log, safe_log
+from dolphin.settings import current_settings
 
 Tags = Any
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dolphin.contraction import BucketTensors, Contraction
 from dolphin.errors import InputError
+from dolphin.execution.indices import BucketTensors, Contraction
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.logarithms import (
     LogTags,
@@ -29,7 +29,7 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.numbers import ZERO, floor
+from dolphin.provenance.numerics import ZERO, floor
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})

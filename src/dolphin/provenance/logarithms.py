@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.config import current_settings
-from dolphin.contraction import BucketTensors
+from dolphin.execution.indices import BucketTensors
 from dolphin.provenance.contract import Facts, TensorProvenance
-from dolphin.provenance.numbers import ZERO, log1mexp, prob_of_log
+from dolphin.provenance.numerics import ZERO, log1mexp, prob_of_log
+from dolphin.settings import current_settings
 
 
 class LogTags(TensorProvenance):

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from dolphin.errors import InputError
 from dolphin.provenance.fuzzy import NEGATION, SEMIRING, TruthValues
-from dolphin.provenance.numbers import rounding
+from dolphin.provenance.numerics import rounding
 
 
 class TNorm(TruthValues):

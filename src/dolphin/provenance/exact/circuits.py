@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.contraction import Contraction, to_device
+from dolphin.execution.indices import Contraction, to_device
 from dolphin.provenance.contract import Facts
 from dolphin.provenance.damp import DAMP
-from dolphin.provenance.numbers import ZERO, precisely, prob_of_log, safe_log
+from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, safe_log
 
 _SUMS = DAMP(above_one="pass")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dolphin.bounded import BoundedCache
 from dolphin.errors import SizeError
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit
@@ -12,6 +11,7 @@ from dolphin.provenance.exact.diagrams import Budget, Diagrams, TooLargeError
 from dolphin.provenance.exact.formulas import FormulaTable
 from dolphin.provenance.exact.ordering import Groups, Order, order_of_groups
 from dolphin.provenance.exact.worlds import differ_somewhere
+from dolphin.symbolic.bounded import BoundedCache
 
 COMPILERS = ("auto", "diagrams", "sdd")
 KEPT = 8  # collections of diagrams that a table keeps

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.contraction import Contraction, Index, to_device
 from dolphin.errors import InputError, UnsupportedError
+from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.contract import Facts, Provenance
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
 from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups
-from dolphin.provenance.stacking import extend_facts, stack_facts
+from dolphin.provenance.facts import extend_facts, stack_facts
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,0 @@
-"""Speed: programs of the benchmark, what they cost beside their networks, and `dolphin bench`.
-
-Each program is a short file that uses the public interface only, the way a user would write it:
-`sums`, `addition`, `formulas`, `paths`, `kinship` and `actions`.
-"""
-
-from dolphin.bench.command import Measurement, main, measure
-
-__all__ = ["Measurement", "main", "measure"]

@@ -1,0 +1,219 @@
+"""Chains of sums of products, in plain numbers, as one step of differentiation.
+
+A program often folds one operation over many operands: total = f(f(f(d0, d1), d2), d3). As long as
+no number can underflow there is no need for logarithms between two of its steps, and one function
+of autograd can do them all: it costs a fraction of many small ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.execution.indices import Contraction
+from dolphin.provenance.numerics import floor, rounding
+
+_IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
+_PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
+_LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
+_FEW_ROWS = 16  # fewer are not worth a piece of their own
+
+
+def plain_chain(
+    operands: Sequence[Tensor], plans: Sequence[Contraction], wanted: Tensor | None = None
+) -> Tensor | None:
+    """Fold logarithms (n_i, r) with plans over all pairs; None where numbers don't allow it.
+
+    Numbers are plain in between, in the precision of the operands, or in double precision if that
+    is not enough. They don't allow it if double precision is not enough either, or if sums may
+    pass 1. With `wanted` only the symbol at place wanted[row] of each row is read, (r,), and only
+    there underflow matters: in a trained network all but the label may be next to impossible.
+    """
+    with torch.no_grad():
+        logs = torch.cat(list(operands))
+        sizes = [operand.shape[0] for operand in operands]
+        plain = logs.exp()
+        if logs.numel() == 0 or not _within_one(plain, sizes):
+            return None
+        # No product is smaller than this.
+        lowest = logs.amin().item() * len(operands) if wanted is None else 0.0
+        for dtype in dict.fromkeys((logs.dtype, torch.float64)):
+            if wanted is None and lowest < math.log(floor(dtype)):
+                continue
+            numbers = plain if dtype == plain.dtype else logs.double().exp_()
+            values = _folded(numbers.split(sizes), plans)
+            read = values[-1] if wanted is None else values[-1].gather(0, wanted[None])[0]
+            if wanted is None or read.amin().item() >= floor(dtype):
+                break
+        else:
+            return None
+    return _Chain.apply(plans, numbers, values[1:], wanted, read, *operands)  # type: ignore[no-any-return]
+
+
+def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
+    """Does no operand have more than 1 in total? Then no sum of products has, either."""
+    if min(sizes) == max(sizes):
+        totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
+    else:
+        totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
+    return totals.amax().item() <= 1.0 + rounding(numbers.dtype) / len(sizes)
+
+
+def _folded(numbers: Sequence[Tensor], plans: Sequence[Contraction]) -> list[Tensor]:
+    """The first operand, and what comes out of each step."""
+    values = [numbers[0]]
+    for plan, other in zip(plans, numbers[1:], strict=True):
+        values.append(_sums(values[-1], other, plan))
+    return values
+
+
+class _Chain(torch.autograd.Function):
+    """The logarithm of `read`: the last of `values`, or some of it. All is known beforehand."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        plans: Sequence[Contraction],
+        numbers: Tensor,
+        values: Sequence[Tensor],
+        wanted: Tensor | None,
+        read: Tensor,
+        *operands: Tensor,
+    ) -> Tensor:
+        ctx.plans, ctx.wanted = plans, wanted
+        ctx.sizes = [operand.shape[0] for operand in operands]
+        ctx.save_for_backward(read, numbers, *values)
+        return read.log().clamp_(max=0.0).to(operands[0].dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        read, numbers, *values = ctx.saved_tensors
+        first, *others = numbers.split(ctx.sizes)
+        values.insert(0, first)
+        share = grad / read
+        if ctx.wanted is not None:
+            share = torch.zeros_like(values[-1]).scatter_(0, ctx.wanted[None], share[None])
+        grads: list[Tensor] = []
+        for plan, before, other in zip(ctx.plans[::-1], values[-2::-1], others[::-1], strict=True):
+            share, shared = _gradients(before, other, share, plan)
+            grads.append(shared)
+        grads.append(share)
+        parts = torch.cat(grads[::-1]).mul_(numbers).to(grad.dtype).split(ctx.sizes)
+        return (None, None, None, None, None, *parts)
+
+
+def _sums(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
+    return _convolve(a, b) if plan.convolution else _multiply_out(a, b, plan)
+
+
+def _gradients(a: Tensor, b: Tensor, grad: Tensor, plan: Contraction) -> tuple[Tensor, Tensor]:
+    backward = _convolution_gradients if plan.convolution else _product_gradients
+    return backward(a, b, grad, plan)
+
+
+# -- sums of integers ------------------------------------------------------------------------------
+
+
+def windows(x: Tensor, depth: int, width: int) -> Tensor:
+    """(depth, width, r) view with element [d, w] = x[d + w]."""
+    x = x.contiguous()
+    rows = x.shape[1]
+    return x.as_strided((depth, width, rows), (rows, rows, 1), x.storage_offset())
+
+
+def _convolve(a: Tensor, b: Tensor) -> Tensor:
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    depth, length = b.shape[0], a.shape[0] + b.shape[0] - 1
+    at_once = _LARGE // (depth * length)
+    if at_once >= a.shape[1]:
+        return _slanted(a, b).sum(0)
+    if at_once >= _FEW_ROWS:
+        pieces = zip(a.split(at_once, 1), b.split(at_once, 1), strict=True)
+        return torch.cat([_slanted(*piece).sum(0) for piece in pieces], 1)
+    terms = windows(F.pad(a, (0, 0, depth - 1, depth - 1)), depth, length)
+    return _weighted_sum(terms, b.flip(0))
+
+
+def _slanted(a: Tensor, b: Tensor) -> Tensor:
+    """(m, n + m - 1, r): all products a[i]·b[j], line j of them moved on by j, zeros around."""
+    (width, rows), depth = a.shape, b.shape[0]
+    lines = a.new_zeros(depth, width + depth - 1, rows)
+    slant = (lines.stride(0) + rows, rows, 1)
+    torch.mul(a, b[:, None], out=lines.as_strided((depth, width, rows), slant))
+    return lines
+
+
+def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
+    """Σ_d terms[d]·weights[d], of (depth, width, r) and (depth, r), a few d at a time."""
+    step, sums = _step(terms[0], _IN_CACHE), terms.new_zeros(terms.shape[1:])
+    if step == 1:
+        for term, weight in zip(terms, weights, strict=True):
+            sums.addcmul_(term, weight)
+        return sums
+    for some, weight in zip(terms.split(step), weights.split(step), strict=True):
+        sums += (some * weight[:, None]).sum(0)
+    return sums
+
+
+def _convolution_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
+) -> tuple[Tensor, Tensor]:
+    if a.shape[0] < b.shape[0]:
+        grad_b, grad_a = _convolution_gradients(b, a, grad, plan)
+        return grad_a, grad_b
+    at_once = _LARGE // (a.shape[0] * b.shape[0])
+    if at_once >= a.shape[1]:
+        return _small_gradients(a, b, grad)
+    if at_once >= _FEW_ROWS:
+        pieces = zip(*(part.split(at_once, 1) for part in (a, b, grad)), strict=True)
+        grads_a, grads_b = zip(*(_small_gradients(*piece) for piece in pieces), strict=True)
+        return torch.cat(grads_a, 1), torch.cat(grads_b, 1)
+    shares = windows(grad, b.shape[0], a.shape[0])
+    parts = [(some * a).sum(1) for some in shares.split(_step(shares[0], _IN_CACHE))]
+    return _weighted_sum(shares, b), torch.cat(parts)
+
+
+def _small_gradients(a: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    shares = windows(grad, b.shape[0], a.shape[0])
+    return (shares * b[:, None]).sum(0), (shares * a).sum(1)
+
+
+# -- all pairs, grouped ----------------------------------------------------------------------------
+
+
+def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
+    rows = a.shape[1]
+    step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
+    sums = a.new_zeros(plan.groups, rows)
+    for start in range(0, len(a), step):
+        products = (a[start : start + step, None] * b).view(-1, rows)
+        sums.index_add_(0, group_of[start * len(b) : (start + step) * len(b)], products)
+    return sums
+
+
+def _product_gradients(
+    a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
+) -> tuple[Tensor, Tensor]:
+    """Nothing to scatter here: the combinations of each symbol stand side by side."""
+    step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
+    grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
+    for start in range(0, len(a), step):
+        some = slice(start, start + step)
+        groups = group_of[start * len(b) : (start + step) * len(b)]
+        shares = grad.index_select(0, groups).view(-1, *b.shape)
+        torch.sum(shares * b, 1, out=grad_a[some])
+        grad_b += shares.mul_(a[some, None]).sum(0)
+    return grad_a, grad_b
+
+
+def _step(each: Tensor, most: int) -> int:
+    """How many pieces of work, each with so many numbers, are done at once."""
+    return max(1, most // max(1, each.numel()))

@@ -1,0 +1,205 @@
+"""Sums of independent integers: convolutions of logarithms.
+
+When all combinations on an anti-diagonal give the same symbol, ⊕ of ⊗ is a convolution,
+
+    out[n] = log Σ_{i + j = n} exp(a[i] + b[j])
+
+Small ones are done directly. Large ones are cut into blocks: within a block numbers are scaled by
+the block's largest and multiplied as matrices in double precision; scales are added as logarithms.
+So nothing underflows, however far apart the numbers of different blocks are. Only where a single
+step from one symbol to the next changes the probability by a factor of exp(10) or more, blocks are
+too coarse, and the direct way is taken in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.provenance.damp.chains import windows
+from dolphin.provenance.numerics import (
+    IMPOSSIBLE,
+    ZERO,
+    gradient_above_one,
+    reading_is_free,
+)
+
+_AT_ONCE = 2_000_000  # terms that are held in memory together
+_DIRECT = 100_000  # terms up to which the direct way is faster than that by blocks,
+_DIRECT_GRADIENT = 500_000  # and for gradients
+_BLOCK = 32  # numbers of a block, where steep ones can be told beforehand
+_SAFE_BLOCK = 16  # where they can't, because reading values would mean waiting for a device
+_STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
+_IN_CACHE = 1_600_000  # numbers in double precision
+_TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
+_LOWEST_SCALE = -1e25  # scale of a block of nothing but zeros
+
+
+def log_convolution(a: Tensor, b: Tensor, *, clip: bool) -> Tensor:
+    """Convolve (n, r) with (m, r) along the first dimension, in log space, clipped at log 1."""
+    if a.shape[0] < b.shape[0]:
+        a, b = b, a
+    return _LogConvolution.apply(a, b, clip)  # type: ignore[no-any-return]
+
+
+class _LogConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
+        a, b = a.contiguous(), b.contiguous()
+        terms = a.shape[0] * b.numel()
+        ctx.clip = clip
+        steep = reading_is_free(a) and (_steep(a) or _steep(b))
+        ctx.direct = steep or terms <= _DIRECT_GRADIENT
+        sums = _by_rows(_direct, a, b) if steep or terms <= _DIRECT else _blocked_sums(a, b)
+        ctx.save_for_backward(a, b, sums)
+        return sums.clamp(max=0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        a, b, sums = ctx.saved_tensors
+        grad = gradient_above_one(grad, sums, clip=ctx.clip)
+        if ctx.direct:
+            return (*_by_rows(_direct_gradients, a, b, sums, grad), None)
+        return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
+
+
+def _steep(logs: Tensor) -> bool:
+    """Are neighbours so far apart that a block of them does not fit the range of numbers?"""
+    zero = logs < IMPOSSIBLE
+    steps = logs.diff(dim=0).abs().masked_fill_(zero[1:] | zero[:-1], 0.0)
+    return bool(steps.amax() > _STEEPEST)
+
+
+def _by_rows(function: Callable[..., Any], a: Tensor, b: Tensor, *more: Tensor) -> Any:
+    """function(a, b, ...) for some rows at a time, so that the terms stay small in memory."""
+    step = max(1, _AT_ONCE // (a.shape[0] * b.shape[0]))
+    if step >= a.shape[1]:
+        return function(a, b, *more)
+    pieces = zip(*(tensor.split(step, 1) for tensor in (a, b, *more)), strict=True)
+    parts = [function(*(piece.contiguous() for piece in some)) for some in pieces]
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts, 1)
+    return tuple(torch.cat(same, 1) for same in zip(*parts, strict=True))
+
+
+def _direct(a: Tensor, b: Tensor) -> Tensor:
+    depth = b.shape[0]
+    padded = F.pad(a, (0, 0, depth - 1, depth - 1), value=ZERO)
+    terms = windows(padded, depth, a.shape[0] + depth - 1) + b.flip(0)[:, None]
+    largest = terms.amax(0)
+    return terms.sub_(largest).exp_().sum(0).log_().add_(largest)
+
+
+def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    depth, width = b.shape[0], a.shape[0]
+    share = (b[:, None] - windows(sums, depth, width)).add_(a).exp_()
+    share.mul_(windows(grad, depth, width))
+    return share.sum(0), share.sum(1)
+
+
+def _blocked_sums(a: Tensor, b: Tensor) -> Tensor:
+    whole = slice(0, a.shape[0] + b.shape[0] - 1)
+    value, scale = _blocked(a, torch.ones_like(a), b, whole)
+    found = value > 0
+    logs = torch.where(found, value, 1.0).log() + scale
+    return torch.where(found, logs, ZERO).to(a.dtype)
+
+
+def _blocked_gradient(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> Tensor:
+    """Σ_j exp(a[i] + b[j] - sums[i + j]) · grad[i + j]: again a convolution, of signed numbers."""
+    size = grad.abs()
+    logs = torch.where(size > 0, size.clamp(min=1e-38).log() - sums, ZERO)
+    start = b.shape[0] - 1
+    span = slice(start, start + a.shape[0])
+    value, scale = _blocked(logs, grad.sign(), b.flip(0), span)
+    return (value[span] * (scale[span] + a.double()).clamp(max=700.0).exp()).to(a.dtype)
+
+
+def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor, Tensor]:
+    """value and scale, both (n + m - 1, r), with Σ sign[i]·exp(x[i] + y[j]) = value·exp(scale).
+
+    Only the places in `wanted` are computed.
+    """
+    block = _BLOCK if reading_is_free(x) else _SAFE_BLOCK
+    numbers, scale_x = _blocks(x, sign, block)
+    others, scale_y = _blocks(y, torch.ones_like(y), block)
+    rows, blocks_x, _ = numbers.shape
+    blocks_y = others.shape[1]
+    span = 2 * block - 1
+    padded = F.pad(others, (block - 1, block - 1))
+    # (rows, shift, blocks_y · span): block j of y, shifted
+    matrix = padded.unfold(2, span, 1).transpose(1, 2).reshape(rows, block, -1)
+    sums = scale_x[:, :, None] + scale_y[:, None, :]
+    scale = _diagonal_max(sums)
+    weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
+    pieces = numbers.new_zeros(rows, blocks_x + blocks_y - 1, span)
+    # As many rows at a time as stay in the processor's cache.
+    step = max(1, _IN_CACHE // (_TOGETHER * blocks_y * span))
+    for row in range(0, rows, step):
+        some = slice(row, row + step)
+        _add_products(pieces[some], numbers[some].flip(2), matrix[some], weight[some], wanted)
+    return _overlap_add(pieces, scale, x.shape[0] + y.shape[0] - 1)
+
+
+def _add_products(
+    pieces: Tensor, flipped: Tensor, matrix: Tensor, weight: Tensor, wanted: slice
+) -> None:
+    """Add the products of all pairs of blocks to the pieces of the diagonals they belong to."""
+    rows, blocks_x, blocks_y = weight.shape
+    block = matrix.shape[1]
+    span = 2 * block - 1
+    first, last = wanted.start // block - 1, (wanted.stop - 1) // block
+    for start in range(0, blocks_x, _TOGETHER):
+        some = flipped[:, start : start + _TOGETHER]
+        count = some.shape[1]
+        low, high = max(0, first - start - count + 1), min(blocks_y, last - start + 1)
+        if low >= high:
+            continue
+        parts = torch.bmm(some, matrix[:, :, low * span : high * span])
+        parts = parts.view(rows, count, high - low, span)
+        for number, part in enumerate(parts.unbind(1), start):
+            weights = weight[:, number, low:high, None]
+            pieces[:, number + low : number + high].addcmul_(part, weights)
+
+
+def _skew(parts: Tensor, fill: float) -> Tensor:
+    """(r, x, y, ...) → (r, x, x + y - 1, ...): row x moved x places to the right."""
+    rows, nx, ny, *rest = parts.shape
+    padded = F.pad(parts, (*[0, 0] * len(rest), 0, nx), value=fill)
+    flat = padded.reshape(rows, nx * (ny + nx), *rest)[:, : nx * (ny + nx - 1)]
+    return flat.reshape(rows, nx, ny + nx - 1, *rest)
+
+
+def _blocks(logs: Tensor, sign: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Numbers (r, blocks, block) scaled to at most 1, and the logarithms of the scales."""
+    missing = -logs.shape[0] % block
+    logs = F.pad(logs, (0, 0, 0, missing), value=ZERO).double().t()
+    sign = F.pad(sign, (0, 0, 0, missing)).double().t()
+    cut = logs.reshape(logs.shape[0], -1, block)
+    scale = cut.amax(2).clamp(min=_LOWEST_SCALE)
+    return (cut - scale[:, :, None]).exp() * sign.reshape(cut.shape), scale
+
+
+def _diagonal_max(sums: Tensor) -> Tensor:
+    """The largest of all entries of (r, x, y) with the same x + y."""
+    return _skew(sums, ZERO).amax(1)
+
+
+def _overlap_add(pieces: Tensor, scale: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Join pieces that reach into the next block, each with its own scale."""
+    block = (pieces.shape[2] + 1) // 2
+    first = F.pad(pieces[:, :, :block], (0, 0, 0, 1))
+    second = F.pad(pieces[:, :, block:], (0, 1, 1, 0))
+    first_scale = F.pad(scale, (0, 1), value=_LOWEST_SCALE)
+    second_scale = F.pad(scale, (1, 0), value=_LOWEST_SCALE)
+    joint = torch.maximum(first_scale, second_scale)
+    value = first * (first_scale - joint).exp()[:, :, None]
+    value = value + second * (second_scale - joint).exp()[:, :, None]
+    spread = joint[:, :, None].expand_as(value)
+    return tuple(part.reshape(len(part), -1)[:, :length].t() for part in (value, spread))  # type: ignore[return-value]

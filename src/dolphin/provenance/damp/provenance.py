@@ -1,0 +1,233 @@
+"""Differentiable add-mult probabilities: a number for each symbol, sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dolphin.errors import InputError
+from dolphin.execution.indices import BucketTensors, Contraction, to_device
+from dolphin.provenance.damp.chains import plain_chain
+from dolphin.provenance.damp.convolution import log_convolution
+from dolphin.provenance.logarithms import (
+    LogTags,
+    chunk_indices,
+    chunk_size,
+    log_products,
+    padded,
+    without_padding,
+)
+from dolphin.provenance.numerics import (
+    ZERO,
+    clip_above_one,
+    gradient_above_one,
+    plain_share,
+    reading_is_free,
+    underflows,
+)
+
+
+class DAMP(LogTags):
+    """Add-mult probabilities (`damp`): a ⊕ b = min(1, a + b), a ⊗ b = a·b.
+
+    Exact where summands exclude each other and factors are independent. Tags are logarithms, so
+    products of any length keep their value and their gradient.
+
+    Gradients: those of the sum of products. Where a sum passes 1 its value is clipped to 1 and
+    its gradient is 0 (`above_one="clip"`, the paper's choice), or that of the unclipped sum
+    (`above_one="pass"`), which keeps learning where facts are counted more than once.
+
+    Cost: O(B) per combination of symbols, in time and, during one operation, in memory.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.DAMP())
+    >>> dl.apply(d, d, lambda a, b: a == b).row(0)
+    [(True, 0.68), (False, 0.32)]
+    """
+
+    name = "damp"
+    laws = frozenset(
+        {
+            "commutative", "associative", "identities", "annihilation", "one-absorbs",
+            "double-negation", "excluded-middle", "negated-zero",
+        }
+    )  # fmt: skip
+
+    def __init__(self, above_one: str = "clip") -> None:
+        if above_one not in ("clip", "pass"):
+            raise InputError(f"DAMP: above_one must be 'clip' or 'pass', got {above_one!r}.")
+        self.above_one = above_one
+
+    def parameters(self) -> dict[str, Any]:
+        return {"above_one": self.above_one}
+
+    def add(self, tags: Tensor, dim: int) -> Tensor:
+        return clip_above_one(tags.logsumexp(dim), keep_gradient=self.above_one == "pass")
+
+    def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        if torch.compiler.is_compiling():  # leave fusing to the compiler
+            return super().contract(operands, plan)
+        clip = self.above_one == "clip"
+        rows = max(tags.shape[1] for tags in operands)
+        spread = _spread(operands)
+        if self.waits(plan, operands) and _worth_plain_numbers(plan):
+            made = plain_chain(spread, [plan])
+            if made is not None:
+                return made
+        if plan.convolution:
+            return log_convolution(*spread, clip=clip)
+        parts = []
+        for bucket in plan.on(operands[0].device):
+            step = chunk_size(bucket.depth * rows)
+            parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
+        return self._assemble(parts, plan, operands)
+
+    few = 2_000_000
+
+    def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+        return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
+
+    def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
+        made = self._plain_chain(first, steps, None)
+        return super().contract_chain(first, steps) if made is None else made
+
+    def read_chain(
+        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: np.ndarray
+    ) -> Tensor | None:
+        return self._plain_chain(first, steps, to_device(wanted, first.device))
+
+    def _plain_chain(
+        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: Tensor | None
+    ) -> Tensor | None:
+        operands = _spread([first, *(other for _, other in steps)])
+        plans = [plan for plan, _ in steps]
+        if not reading_is_free(first) or not all(map(_worth_plain_numbers, plans)):
+            return None
+        if wanted is not None and operands[0].shape[1] != len(wanted):
+            return None
+        return plain_chain(operands, plans, wanted)
+
+
+def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
+    """All with the same number of rows."""
+    rows = max(tags.shape[1] for tags in operands)
+    return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
+
+
+_LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row
+
+
+def _worth_plain_numbers(plan: Contraction) -> bool:
+    """Are plain numbers worth a try? Large convolutions are faster in blocks."""
+    return not plan.convolution or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
+
+
+class _SumOfProducts(torch.autograd.Function):
+    """log of Σ_d Π_i exp(operand_i[index_i[d, w]]) for every w, in chunks, nothing large saved.
+
+    Where looking at values costs nothing, plain products are tried first: they need fewer
+    exponentials. If any sum comes near to underflow it is all done again with logarithms.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor
+    ) -> Tensor:  # type: ignore[override]
+        ctx.bucket, ctx.step, ctx.clip, ctx.plain = bucket, step, clip, False
+        if reading_is_free(operands[0]):
+            plain = [logs.exp() for logs in operands]
+            sums = _plain_sums(bucket, step, padded(bucket, plain, 0.0))
+            if not underflows(sums):
+                ctx.plain = True
+                ctx.save_for_backward(sums, *plain)
+                return sums.clamp(max=1.0).log_()
+        sums = _log_sums(bucket, step, padded(bucket, operands, ZERO))
+        ctx.save_for_backward(sums, *operands)
+        return sums.clamp(max=0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        sums, *operands = ctx.saved_tensors
+        backward = _plain_gradients if ctx.plain else _log_gradients
+        grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.clip)
+        needed = ctx.needs_input_grad[3:]
+        return (None, None, None, *(g if n else None for g, n in zip(grads, needed, strict=True)))
+
+
+def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
+    parts = []
+    for start in range(0, bucket.width, step):
+        product: Tensor | None = None
+        for numbers, index in zip(operands, chunk_indices(bucket, start, step), strict=True):
+            gathered = numbers.index_select(0, index)
+            product = gathered if product is None else product.mul_(gathered)
+        assert product is not None
+        product = product.view(bucket.depth, -1, product.shape[-1])
+        parts.append(product.squeeze(0) if bucket.depth == 1 else product.sum(0))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _log_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:
+    starts = range(0, bucket.width, step)
+    parts = [_log_sum(log_products(bucket, operands, start, step)).squeeze(0) for start in starts]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _plain_gradients(
+    bucket: BucketTensors,
+    step: int,
+    plain: Sequence[Tensor],
+    sums: Tensor,
+    grad: Tensor,
+    clip: bool,
+) -> list[Tensor]:
+    """Gradients of logarithms: of operands, from those of sums, given both as plain numbers."""
+    operands = padded(bucket, plain, 0.0)
+    grads = [torch.zeros_like(operand) for operand in operands]
+    share = plain_share(grad, sums, clip=clip)
+    for start in range(0, bucket.width, step):
+        indices = chunk_indices(bucket, start, step)
+        gathered = [o.index_select(0, i) for o, i in zip(operands, indices, strict=True)]
+        spread = share[start : start + step].expand(bucket.depth, -1, -1)
+        for number, (total, index) in enumerate(zip(grads, indices, strict=True)):
+            part = spread
+            for other in (*gathered[:number], *gathered[number + 1 :]):
+                part = part * other.view(part.shape)
+            total.index_add_(0, index, part.reshape(-1, share.shape[-1]))
+    grads = [total.mul_(numbers) for total, numbers in zip(grads, operands, strict=True)]
+    return without_padding(bucket, grads)
+
+
+def _log_gradients(
+    bucket: BucketTensors,
+    step: int,
+    logs: Sequence[Tensor],
+    sums: Tensor,
+    grad: Tensor,
+    clip: bool,
+) -> list[Tensor]:
+    operands = padded(bucket, logs, ZERO)
+    grads = [torch.zeros_like(operand) for operand in operands]
+    grad = gradient_above_one(grad, sums, clip=clip)
+    for start in range(0, bucket.width, step):
+        chunk = slice(start, start + step)
+        share = log_products(bucket, operands, start, step)
+        share = share.sub_(sums[chunk]).exp_().mul_(grad[chunk])
+        flat = share.view(-1, share.shape[-1])
+        for total, index in zip(grads, chunk_indices(bucket, start, step), strict=True):
+            total.index_add_(0, index, flat)
+    return without_padding(bucket, grads)
+
+
+def _log_sum(logs: Tensor) -> Tensor:
+    """logsumexp over the first dimension, kept. In place: `logs` is spent."""
+    if logs.shape[0] == 1:
+        return logs
+    largest = logs.amax(0, keepdim=True)
+    return logs.sub_(largest).exp_().sum(0, keepdim=True).log_().add_(largest)

@@ -1,0 +1,5 @@
+"""The likeliest proofs."""
+
+from dolphin.provenance.topk.provenance import TopKProofs
+
+__all__ = ["TopKProofs"]

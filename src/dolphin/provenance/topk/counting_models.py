@@ -1,0 +1,85 @@
+"""The exact probability that at least one of a few proofs holds.
+
+By inclusion and exclusion over the sets S of proofs,
+
+    P(A_1 ∨ ... ∨ A_k) = Σ over S ≠ ∅ of (-1)^(|S| + 1) · P(∧ of the proofs in S),
+
+where a conjunction of proofs is the bitwise or of their patterns (see encoding.py) and weighs
+nothing if it is a contradiction. The sum runs in double precision, scaled by its largest term: it
+is never less than that term, so rounding stays near 2^k · 1e-16 of the result, however small that
+is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from dolphin.provenance.numerics import ZERO, clip_above_one, precisely
+from dolphin.provenance.topk.encoding import Layout
+from dolphin.provenance.topk.proofs import Proofs
+from dolphin.provenance.topk.weighing import Weights, log_weights
+from dolphin.settings import current_settings
+
+LARGEST_K = 16  # the number of sets, 2^k, is out of reach beyond
+PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
+
+
+def log_probability_of_any(tags: Proofs) -> Tensor:
+    """log P(one of the proofs holds), (n, r), differentiable.
+
+    Sets of symbols that would need much memory are done one after the other, and once more in the
+    backward pass instead of being kept for it.
+    """
+    rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
+    columns = sum(p.code.columns for p in tags.layout.placements)
+    cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
+    step = max(1, current_settings().chunk_elements // cost)
+    dtypes = [p.facts.log_probs.dtype for p in tags.layout.placements]
+    if tags.n <= step:
+        logs = _chunk(tags, slice(None))
+    else:
+        parts = [
+            checkpoint(_chunk, tags, slice(start, start + step), use_reentrant=False)
+            for start in range(0, tags.n, step)
+        ]
+        logs = torch.cat(parts)  # type: ignore[arg-type]
+    return logs.to(dtypes[0] if dtypes else torch.get_default_dtype())
+
+
+def _chunk(tags: Proofs, chunk: slice) -> Tensor:
+    patterns, exists = tags.patterns[:, :, chunk], tags.exists[:, chunk]
+    row_of = None if tags.row_of is None else tags.row_of[chunk]
+    unions, holds = _unions(patterns, exists, tags.layout)
+    logs = log_weights(unions, tags.layout, row_of, weights=PRECISELY)
+    logs = torch.where(holds, logs.double(), ZERO)
+    sizes = [number.bit_count() for number in range(1, 2**tags.k)]
+    signs = logs.new_tensor([1.0 if size % 2 else -1.0 for size in sizes])
+    largest = logs.detach().amax(0)
+    total = (signs[:, None, None] * (logs - largest).exp()).sum(0)
+    return clip_above_one(total.log() + largest)
+
+
+def _unions(patterns: Tensor, exists: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Patterns (words, 2^k - 1, n, r) of all sets of proofs, and which of them can hold.
+
+    Set s consists of the proofs at the bits of s; s = 0 is left out.
+    """
+    unions: list[Tensor] = []
+    every: list[Tensor] = []
+    for slot in range(patterns.shape[1]):
+        new, there = patterns[:, slot], exists[slot]
+        unions += [new, *(union | new for union in unions)]
+        every += [there, *(e & there for e in every)]
+    together = torch.stack(unions, dim=1)
+    return together, torch.stack(every) & ~_contradictions(together, layout)
+
+
+def _contradictions(patterns: Tensor, layout: Layout) -> Tensor:
+    """Where some group has no value left: adding its lowest bit carries into the guard."""
+    lows, guards = layout.carries()
+    found = torch.zeros(patterns.shape[1:], dtype=torch.bool, device=patterns.device)
+    for word, (low, guard) in enumerate(zip(lows, guards, strict=True)):
+        found |= ((patterns[word] + low) & guard) != 0
+    return found

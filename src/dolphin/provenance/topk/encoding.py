@@ -1,0 +1,250 @@
+"""Proofs as bit patterns: what a set of facts rules out.
+
+Every exclusive group of an input takes exactly one value: one of its columns, or "none of them".
+A proof is stored as the values that it *rules out*, one bit per value:
+
+* the fact "column c holds" rules out every other value of its group, its negation only c itself;
+* the union of two proofs is the bitwise or of their patterns;
+* it is a contradiction if some group has no value left (all ones: adding the lowest bit of the
+  group carries into a guard bit above it);
+* a proof contains another if it rules out at least as much.
+
+Groups with many columns are written with several digits, each a pattern of its own. Where no fact
+occurs negated, an independent fact needs a single bit: "it fails" is ruled out. The patterns
+of several inputs share 64-bit words (the sign bit stays unused), so that a proof over fifteen
+ten-way inputs takes three words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.execution.indices import to_device
+from dolphin.provenance.contract import Facts
+
+WORD_BITS = 63
+DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One pattern: `size` value bits from `shift` on in `word`, then the guard bit."""
+
+    word: int
+    shift: int
+    size: int
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.size) - 1) << self.shift
+
+
+@dataclass(frozen=True)
+class Group:
+    """The columns that exclude each other, and the digits that tell them apart."""
+
+    columns: tuple[int, ...]
+    digits: tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
+class CodeTensors:
+    """A code on one device."""
+
+    holds: Tensor  # (words, 1, columns, 1): the pattern of "this column holds"
+    words: Tensor  # (columns,) the word of each column's first digit
+    shifts: Tensor  # (columns,) and its shift
+    masks: Tensor  # (columns,) and its mask
+
+
+class Code:
+    """How the facts of one input are written, starting at word 0, bit 0."""
+
+    def __init__(self, groups: tuple[Group, ...], words: int, used: int) -> None:
+        self.groups = groups
+        self.words = words
+        self.used = used  # bits of the last word that are taken
+        self.columns = sum(len(group.columns) for group in groups)
+        self.all_binary = all(len(group.columns) == 1 for group in groups)
+        self.single_digits = all(len(group.digits) == 1 for group in groups)
+        self.word_masks = [0] * words
+        for digit in (digit for group in groups for digit in group.digits):
+            self.word_masks[digit.word] |= digit.mask
+        self._devices: dict[torch.device, CodeTensors] = {}
+
+    def on(self, device: torch.device) -> CodeTensors:
+        """The tensors that work with this code needs, made once for each device."""
+        known = self._devices.get(device)
+        if known is None:
+            holds = np.zeros((self.columns, self.words), dtype=np.int64)
+            first = np.zeros((3, self.columns), dtype=np.int64)
+            for group in self.groups:
+                digit = group.digits[0]
+                first[:, list(group.columns)] = [[digit.word], [digit.shift], [digit.mask]]
+                for value, column in enumerate(group.columns):
+                    for word, ruled_out in _others_ruled_out(value, group.digits):
+                        holds[column, word] |= ruled_out
+            known = self._devices[device] = CodeTensors(
+                to_device(holds.T.reshape(self.words, 1, -1, 1), device),
+                *(to_device(row, device) for row in first),
+            )
+        return known
+
+
+def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int, int]]:
+    """Word and bits of each digit that remain when a group takes `value`."""
+    for digit in digits:
+        value, at = divmod(value, digit.size)
+        others = digit.mask & ~(1 << digit.shift + at)
+        yield digit.word, digit.mask if digit.size == 1 else others
+
+
+# A plain dictionary, because the compiler can look into it.
+_codes: dict[tuple[tuple[tuple[int, ...], ...], bool], Code] = {}
+_MOST_CODES = 512
+
+
+def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
+    """The code of an input with these groups of columns, with or without negated facts."""
+    code = _codes.get((groups, signed))
+    if code is None:
+        if len(_codes) >= _MOST_CODES:
+            _codes.clear()
+        code = _codes[(groups, signed)] = _make_code(groups, signed)
+    return code
+
+
+def _make_code(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
+    word, shift = 0, 0
+    coded: list[Group] = []
+    for columns in groups:
+        digits = []
+        sizes = [1] if len(columns) == 1 and not signed else _digit_sizes(len(columns) + 1)
+        for size in sizes:
+            bits = size + (size > 1)  # a single bit can't be a contradiction: no guard
+            if shift + bits > WORD_BITS:
+                word, shift = word + 1, 0
+            digits.append(Digit(word, shift, size))
+            shift += bits
+        coded.append(Group(columns, tuple(digits)))
+    return Code(tuple(coded), word + 1, shift)
+
+
+def _digit_sizes(values: int) -> list[int]:
+    """Sizes of digits, least significant first, that together tell `values` apart."""
+    sizes = []
+    while values > DIGIT_VALUES:
+        sizes.append(DIGIT_VALUES)
+        values = -(-values // DIGIT_VALUES)
+    return [*sizes, max(values, 2)]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An input's code, moved to start at `word` and `shift` of a layout."""
+
+    facts: Facts
+    code: Code
+    word: int
+    shift: int
+
+    def moved(self, digit: Digit) -> Digit:
+        return Digit(digit.word + self.word, digit.shift + self.shift, digit.size)
+
+    def digits(self) -> list[Digit]:
+        return [self.moved(digit) for group in self.code.groups for digit in group.digits]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Bits `mask` of word `source` go to word `target`, `shift` places up (or down if negative)."""
+
+    source: int
+    mask: int
+    target: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the code of each input stands in the words of a proof."""
+
+    placements: tuple[Placement, ...] = ()
+    words: int = 0
+    used: int = WORD_BITS
+    signed: bool = False  # may facts occur negated?
+
+    def find(self, facts: Facts) -> Placement | None:
+        for placement in self.placements:
+            if placement.facts is facts:
+                return placement
+        return None
+
+    def having(self, facts: Facts) -> Layout:
+        """This layout with room for `facts`, which it doesn't have yet."""
+        code = code_of(facts.groups, self.signed)
+        if code.words == 1 and self.words and self.used + code.used <= WORD_BITS:
+            placement = Placement(facts, code, self.words - 1, self.used)
+            words, used = self.words, self.used + code.used
+        else:
+            placement = Placement(facts, code, self.words, 0)
+            words, used = self.words + code.words, code.used
+        return Layout((*self.placements, placement), words, used, self.signed)
+
+    def with_signs(self) -> tuple[Layout, list[Move]]:
+        """A signed layout of the same inputs, and how words are rewritten for it."""
+        layout = Layout(signed=True)
+        moves = []
+        for old in self.placements:
+            layout = layout.having(old.facts)
+            new = layout.placements[-1]
+            for source, target in zip(old.digits(), new.digits(), strict=True):
+                # "It fails" is the only value of the single bit, and the second of two.
+                up = target.shift - source.shift + (source.size == 1)
+                moves.append(Move(source.word, source.mask, target.word, up))
+        return layout, moves
+
+    def extended(self, other: Layout) -> Layout:
+        """This layout with room for all inputs of `other`."""
+        layout = self
+        for placement in other.placements:
+            if layout.find(placement.facts) is None:
+                layout = layout.having(placement.facts)
+        return layout
+
+    def moves_to(self, target: Layout) -> list[Move]:
+        """How words of this layout are rewritten for `target`, which has all its inputs."""
+        masks: dict[tuple[int, int, int], int] = {}
+        for placement in self.placements:
+            found = target.find(placement.facts)
+            assert found is not None
+            for word, bits in enumerate(placement.code.word_masks):
+                key = (placement.word + word, found.word + word, found.shift - placement.shift)
+                masks[key] = masks.get(key, 0) | (bits << placement.shift)
+        return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
+
+    def overlaps(self, other: Layout) -> bool:
+        return any(self.find(placement.facts) is not None for placement in other.placements)
+
+    def carries(self) -> tuple[list[int], list[int]]:
+        """For each word, the lowest bits of all digits and their guard bits."""
+        lows, guards = [0] * self.words, [0] * self.words
+        for placement in self.placements:
+            for digit in placement.digits():
+                if digit.size > 1:
+                    lows[digit.word] |= 1 << digit.shift
+                    guards[digit.word] |= 1 << (digit.shift + digit.size)
+        return lows, guards
+
+
+def merge(layouts: Sequence[Layout]) -> Layout:
+    """One layout with the inputs of all; the first one keeps its place."""
+    merged = layouts[0]
+    for layout in layouts[1:]:
+        merged = merged.extended(layout)
+    return merged

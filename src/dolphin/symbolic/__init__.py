@@ -1,0 +1,1 @@
+"""The symbolic stage: from user functions and symbols to plans. No tensors here."""

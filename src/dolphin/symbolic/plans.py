@@ -1,0 +1,480 @@
+"""The symbolic stage: from a user function and symbols to a plan.
+
+A plan depends on symbols alone, never on probabilities. For operands whose symbols all rows share
+it is made once and remembered by what the function is and what the symbols are. Where rows have
+symbols of their own it is made anew, but user functions still run only for combinations that were
+not seen before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dolphin.errors import MismatchError, SizeError
+from dolphin.execution.indices import Contraction, Convolution
+from dolphin.settings import current_settings
+from dolphin.symbolic.bounded import BoundedCache
+from dolphin.symbolic.calling import ABSENT, evaluate
+from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.symbols import Symbols, SymbolTable, known_symbols
+
+
+class RowSymbols:
+    """Symbols of their own for every row: numbers in a table, `ABSENT` behind the last one."""
+
+    __slots__ = ("_members", "numbers", "table")
+
+    def __init__(self, table: SymbolTable, numbers: np.ndarray) -> None:
+        self.table = table
+        self.numbers = numbers  # (rows, width)
+        self._members: tuple[Any, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        return self.numbers.shape[1]
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The symbols of all rows, by first appearance."""
+        if self._members is None:
+            flat = self.numbers[self.numbers != ABSENT]
+            _, first = np.unique(self.table.classes(flat), return_index=True)
+            self._members = tuple(self.table.symbols[n] for n in flat[np.sort(first)])
+        return self._members
+
+    def in_table(self, table: SymbolTable) -> np.ndarray:
+        """The numbers of the same symbols in another table."""
+        if table is self.table:
+            return self.numbers
+        old, inverse = np.unique(self.numbers, return_inverse=True)
+        new = [ABSENT if n == ABSENT else table.number(self.table.symbols[n]) for n in old]
+        return np.array(new, dtype=np.int64)[inverse].reshape(self.numbers.shape)
+
+    def __reduce__(self) -> Any:  # a table belongs to its process: symbols travel, numbers don't
+        return _rows_from_symbols, ([self.row(i) for i in range(len(self.numbers))], self.width)
+
+    def row(self, row: int) -> list[Any]:
+        return [self.table.symbols[n] for n in self.numbers[row] if n != ABSENT]
+
+
+def _rows_from_symbols(rows: list[list[Any]], width: int) -> RowSymbols:
+    table = caches.current_table()
+    numbers = np.full((len(rows), width), ABSENT, dtype=np.int64)
+    for number, members in zip(numbers, rows, strict=True):
+        number[: len(members)] = table.numbers(members)
+    return RowSymbols(table, numbers)
+
+
+Domain = Symbols | RowSymbols
+
+
+class Task(NamedTuple):
+    """What a user asked for: the function to run, and where it applies."""
+
+    operation: str
+    function: Callable[..., Any]
+    condition: Callable[..., Any] | None = None
+    on: tuple[Callable[[Any], Any], ...] | None = None
+    cache: bool = True
+
+    def key(self) -> Hashable | None:
+        """What the user's functions are, or None if that can't be told or isn't wanted."""
+        if not self.cache:
+            return None
+        parts: list[Hashable] = []
+        for function in (self.function, self.condition, *(self.on or ())):
+            part = None if function is None else fingerprint(function)
+            if function is not None and part is None:
+                return None
+            parts.append(part)
+        return tuple(parts)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Output symbols and index lists."""
+
+    domain: Domain
+    contraction: Contraction
+
+
+_MAX_PLAN_WEIGHT = 4_000_000
+_AT_ONCE = 1_000_000  # combinations that are looked at together while a plan is made
+
+
+class Caches:
+    """All that is remembered between operations. Nothing here can change a result."""
+
+    def __init__(self) -> None:
+        # A plan weighs as much as its index lists.
+        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.contraction.weight
+        )
+        self.table = SymbolTable()
+        self.restarts = 0
+
+    def current_table(self) -> SymbolTable:
+        """The table to use now: a fresh one once the last has grown too large."""
+        settings = current_settings()
+        table = self.table
+        if len(table) > settings.max_symbols or table.remembered > settings.max_remembered:
+            self.table = table = SymbolTable()
+            self.restarts += 1
+        return table
+
+    def clear(self) -> None:
+        self.plans.clear()
+        known_symbols().clear()
+        self.table = SymbolTable()
+        self.restarts += 1
+
+
+caches = Caches()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows an operation has, where rows have symbols of their own."""
+
+    batch: int
+    counts: Sequence[int]  # rows of each operand's flattened tags; 1 if the same for all
+    active: np.ndarray | None = None  # (batch,) which rows take part
+
+
+def make_plan(
+    task: Task,
+    domains: Sequence[Domain],
+    skipped: Sequence[bool],
+    rows: Rows | None = None,
+) -> Plan:
+    """The plan of `task` over operands with these symbols.
+
+    Operands marked in `skipped` are certain: they take part in the symbols but not in the tags.
+    """
+    if rows is None:
+        key = task.key()
+        if key is None:
+            return _shared_plan(task, None, domains, skipped)
+        whole = (task.operation, key, tuple(domains), tuple(skipped))
+        return caches.plans.get_or_make(whole, lambda: _shared_plan(task, key, domains, skipped))
+    return _row_plan(task, task.key(), domains, rows, skipped)
+
+
+# -- shared symbols --------------------------------------------------------------------------------
+
+
+def _shared_plan(
+    task: Task, key: Hashable | None, domains: Sequence[Any], skipped: Sequence[bool]
+) -> Plan:
+    table = caches.current_table()
+    sizes = [len(domain) for domain in domains]
+    if task.on is None:
+        _check_size(task.operation, sizes, math.prod(sizes))
+        results = _product_results(task, key, domains, table)
+        places = None
+    else:
+        numbers = [domain.numbers(table) for domain in domains]
+        keys = _join_keys(task, table, numbers)
+        _check_size(task.operation, sizes, _join_size(keys))
+        places = list(_join(*keys))
+        columns = [number[place] for number, place in zip(numbers, places, strict=True)]
+        results = _results(task, key, table, columns)
+    classes = np.where(results == ABSENT, ABSENT, table.classes(results))
+    first, group_of = _groups(classes, len(table))
+    members = Symbols.of(table.symbols[n] for n in results[first])
+    if places is None and not any(skipped) and _is_convolution(group_of, sizes):
+        return Plan(members, Convolution((sizes[0], sizes[1])))
+    if places is None:
+        places = [grid.reshape(-1) for grid in np.indices(sizes)]
+    keep = group_of != ABSENT
+    everything = task.on is None and not any(skipped) and bool(keep.all())
+    if not keep.all():
+        group_of = group_of[keep]
+        places = [place[keep] for place in places]
+    indices = [place for place, skip in zip(places, skipped, strict=True) if not skip]
+    whole = tuple(sizes) if everything else None
+    return Plan(members, Contraction(indices, group_of, len(members), whole))
+
+
+def _product_results(
+    task: Task, key: Hashable | None, domains: Sequence[Any], table: SymbolTable
+) -> np.ndarray:
+    """Results for all combinations, first operand slowest, some symbols of that one at a time."""
+    first, *rest = (domain.numbers(table) for domain in domains)
+    behind = math.prod(map(len, rest))
+    step = max(1, _AT_ONCE // max(1, behind))
+    if len(first) * behind > current_settings().max_remembered:
+        key = None  # it would push everything else out of memory
+    parts = []
+    for start in range(0, len(first), step):
+        some = (first[start : start + step], *rest)
+        grids = np.indices(tuple(map(len, some)))
+        columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
+        parts.append(_results(task, key, table, columns))
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _results(
+    task: Task, key: Hashable | None, table: SymbolTable, columns: Sequence[np.ndarray]
+) -> np.ndarray:
+    memo = _memo_key(task, key, len(columns[0]))
+    return evaluate(
+        task.operation, task.function, task.condition, memo, table, columns, distinct=True
+    )
+
+
+def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each class of symbols appears first, in that order, and the group of every entry."""
+    seen = np.full(numbers + 1, -1, dtype=np.int64)  # the last place is for ABSENT
+    seen[classes[::-1]] = np.arange(len(classes) - 1, -1, -1)  # what is written last comes first
+    seen[ABSENT] = -1
+    present = np.flatnonzero(seen >= 0)
+    present = present[np.argsort(seen[present], kind="stable")]
+    rank = np.full(numbers + 1, ABSENT, dtype=np.int64)
+    rank[present] = np.arange(len(present))
+    return seen[present], rank[classes]
+
+
+def _is_convolution(group_of: np.ndarray, sizes: Sequence[int]) -> bool:
+    """Do all combinations on an anti-diagonal, and only they, give the same symbol?"""
+    if len(sizes) != 2 or min(sizes) < 2:
+        return False
+    columns = np.arange(sizes[1])
+    rows = group_of.reshape(tuple(sizes))
+    return all((row == columns + number).all() for number, row in enumerate(rows))
+
+
+# -- symbols of their own for every row ------------------------------------------------------------
+
+
+def _row_plan(
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Domain],
+    rows: Rows,
+    skipped: Sequence[bool],
+) -> Plan:
+    table = caches.current_table()
+    batch = rows.batch
+    numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
+    widths = [number.shape[1] for number in numbers]
+    if task.on is None:
+        _check_size(task.operation, widths, batch * int(np.prod(widths, dtype=object)), batch)
+        row, places = _row_products(numbers, rows)
+    else:
+        keys = [
+            np.where(number == ABSENT, ABSENT, k.reshape(number.shape))
+            for number, k in zip(
+                numbers, _join_keys(task, table, [n.reshape(-1) for n in numbers]), strict=True
+            )
+        ]
+        row, places = _row_joins(keys, rows, lambda n: _check_size(task.operation, widths, n))
+    combined = [
+        number[row if len(number) > 1 else 0, place]
+        for number, place in zip(numbers, places, strict=True)
+    ]
+    results = evaluate(
+        task.operation,
+        task.function,
+        task.condition,
+        _memo_key(task, key, len(row)),
+        table,
+        combined,
+        distinct=False,
+    )
+    keep = results != ABSENT
+    if not keep.all():
+        results, row = results[keep], row[keep]
+        places = [place[keep] for place in places]
+    indices = [
+        (row * width if count > 1 else 0) + place
+        for width, count, place, skip in zip(widths, rows.counts, places, skipped, strict=True)
+        if not skip
+    ]
+    return group_rows(table, results, row, batch, indices)
+
+
+def group_rows(
+    table: SymbolTable,
+    results: np.ndarray,
+    row: np.ndarray,
+    batch: int,
+    indices: Sequence[np.ndarray],
+) -> Plan:
+    """The plan that ⊕-es equal symbols of a row. `row` is sorted."""
+    packed = (row << 32) | table.classes(results)
+    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    appearance = np.argsort(first, kind="stable")
+    first = first[appearance]
+    rank = np.empty_like(appearance)
+    rank[appearance] = np.arange(len(appearance))
+    group_row = row[first]
+    counts = np.bincount(group_row, minlength=batch)
+    width = max(1, int(counts.max(initial=0)))
+    column = np.arange(len(first)) - (np.cumsum(counts) - counts)[group_row]
+    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
+    numbers[group_row, column] = results[first]
+    slot = group_row * width + column
+    return Plan(
+        RowSymbols(table, numbers), Contraction(indices, slot[rank[inverse]], batch * width)
+    )
+
+
+def _row_products(numbers: Sequence[np.ndarray], rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Row and place in each operand of all combinations of symbols of one row."""
+    sizes = (rows.batch, *(number.shape[1] for number in numbers))
+    grids = [grid.reshape(-1) for grid in np.indices(sizes)]
+    row, places = grids[0], grids[1:]
+    valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
+    for number, place in zip(numbers, places, strict=True):
+        if (number == ABSENT).any():
+            valid &= number[row if len(number) > 1 else 0, place] != ABSENT
+    if valid.all():
+        return row, places
+    return row[valid], [place[valid] for place in places]
+
+
+def _row_joins(
+    keys: Sequence[np.ndarray], rows: Rows, check: Callable[[int], None]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Like `_row_products`, for combinations with equal keys only."""
+    batch = rows.batch
+    flat = []
+    for key in keys:
+        spread = np.broadcast_to(key, (batch, key.shape[1]))
+        if rows.active is not None:
+            spread = np.where(rows.active[:, None], spread, ABSENT)
+        packed = (np.arange(batch)[:, None] << 32) | spread
+        flat.append(np.where(spread == ABSENT, ABSENT, packed).reshape(-1))
+    check(_join_size(flat))
+    left, right = _join(*flat)
+    widths = [key.shape[1] for key in keys]
+    return left // widths[0], [left % widths[0], right % widths[1]]
+
+
+# -- joins -----------------------------------------------------------------------------------------
+
+
+def _join_keys(task: Task, table: SymbolTable, numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The class of the join key of each symbol, `ABSENT` where there is no symbol."""
+    assert task.on is not None
+    keys = []
+    for function, number in zip(task.on, numbers, strict=True):
+        known = fingerprint(function) if task.cache else None
+        present = np.flatnonzero(number != ABSENT)
+        found = evaluate(
+            f"{task.operation}(on=...)",
+            function,
+            None,
+            None if known is None else ("key", known),
+            table,
+            [number[present]],
+            distinct=False,
+        )
+        column = np.full(len(number), ABSENT, dtype=np.int64)
+        column[present] = table.classes(found)
+        keys.append(column)
+    return keys
+
+
+def _matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each key on the left, where equal keys start and end among the right ones, sorted."""
+    order = np.argsort(right, kind="stable")
+    ordered = right[order]
+    start = np.searchsorted(ordered, left, side="left")
+    stop = np.searchsorted(ordered, left, side="right")
+    stop[left == ABSENT] = start[left == ABSENT]
+    return order, start, stop
+
+
+def _join_size(keys: Sequence[np.ndarray]) -> int:
+    _, start, stop = _matches(keys[0], keys[1])
+    return int((stop - start).sum())
+
+
+def _join(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of equal keys in both, first operand slowest."""
+    order, start, stop = _matches(left, right)
+    counts = stop - start
+    from_left = np.repeat(np.arange(len(left)), counts)
+    within = np.arange(len(from_left)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return from_left, order[np.repeat(start, counts) + within]
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def _check_size(operation: str, sizes: Sequence[int], combinations: int, batch: int = 1) -> None:
+    limit = current_settings().max_combinations
+    if combinations > limit:
+        product = " x ".join(f"{size:,}" for size in sizes)
+        rows = f" in each of {batch:,} rows" if batch > 1 else ""
+        raise SizeError(
+            f"{operation}: {product} symbols{rows} make {combinations:,} combinations, more than "
+            f"the limit of {limit:,}. Keep fewer symbols (dolphin.sample or dolphin.filter), join "
+            "on a key (apply_if with on=), use a smaller domain, or raise the limit with "
+            "dolphin.settings(max_combinations=...)."
+        )
+
+
+def _memo_key(task: Task, key: Hashable | None, combinations: int) -> Hashable | None:
+    """Too many combinations at once would push everything else out of memory."""
+    if key is None or combinations > current_settings().max_remembered:
+        return None
+    return (task.operation, key)
+
+
+def union_plan(operation: str, domains: Sequence[Domain], rows: Rows | None = None) -> Plan:
+    """All symbols of all operands; the index refers to the operands' tags one after another."""
+    if all(isinstance(domain, Symbols) for domain in domains):
+        whole = (operation, None, tuple(domains))
+        return caches.plans.get_or_make(whole, lambda: _shared_union(domains))
+    assert rows is not None
+    table = caches.current_table()
+    batch = rows.batch
+    numbers, row, index = [], [], []
+    start = 0
+    for domain, count in zip(domains, rows.counts, strict=True):
+        number = domain.in_table(table)
+        width = number.shape[1]
+        spread = np.broadcast_to(number, (batch, width))
+        r, c = np.nonzero(spread != ABSENT)
+        numbers.append(spread[r, c])
+        row.append(r)
+        index.append(start + (r * width if count > 1 else 0) + c)
+        start += width * count
+    order = np.argsort(np.concatenate(row), kind="stable")
+    return group_rows(
+        table,
+        np.concatenate(numbers)[order],
+        np.concatenate(row)[order],
+        batch,
+        [np.concatenate(index)[order]],
+    )
+
+
+def _shared_union(domains: Sequence[Any]) -> Plan:
+    place: dict[Any, int] = {}
+    group_of = [place.setdefault(member, len(place)) for domain in domains for member in domain]
+    members = Symbols.of(place)
+    index = np.arange(len(group_of))
+    return Plan(members, Contraction([index], np.array(group_of, dtype=np.int64), len(members)))
+
+
+def check_rows(operation: str, sizes: Sequence[int]) -> int:
+    """The common batch size; operands with one row fit any other."""
+    batch = max(sizes, default=1)
+    if min(sizes, default=1) == batch:
+        return batch
+    if any(size not in (1, batch) for size in sizes):
+        shown = ", ".join(map(str, sizes))
+        raise MismatchError(
+            f"{operation}: the batch sizes of the operands don't match: {shown}. They must be "
+            "equal, or 1 for an operand that is the same in all rows."
+        )
+    return batch

@@ -1,6 +1,0 @@
-"""The network of AddN: the paper's CNN reads each image on its own."""
-
-from dolphin.tasks.digits import digit_distributions, read_digits
-from dolphin.tasks.mnist import digit_network
-
-__all__ = ["digit_distributions", "digit_network", "read_digits"]

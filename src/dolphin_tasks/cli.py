@@ -1,0 +1,83 @@
+"""The command line: `dolphin COMMAND …`. Needs the extra `train`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+USAGE = """\
+usage: dolphin COMMAND [OPTIONS]
+
+Train networks through programs, from labels on the programs' results only.
+
+commands:
+  tasks                    list the tasks, and where their data would come from
+  data TASK                get or generate the data of a task
+  train TASK [OPTIONS]     train a task; `dolphin train TASK --help` lists its options
+  eval RUN                 test a trained run again
+  predict RUN INPUT...     read a sample of your own with a trained run, and say why
+  report RUN...            one table and one figure of several runs
+  bench [OPTIONS]          time the symbolic part of programs against their networks
+
+`dolphin COMMAND --help` says more about each of them.
+"""
+
+COMMANDS = {
+    "tasks": "dolphin_tasks.training.commands:list_tasks",
+    "data": "dolphin_tasks.training.commands:get_data",
+    "train": "dolphin_tasks.training.commands:train",
+    "eval": "dolphin_tasks.training.commands:evaluate_run",
+    "predict": "dolphin_tasks.training.commands:predict",
+    "report": "dolphin_tasks.training.report:report",
+    "bench": "dolphin_tasks.bench:main",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status. Mistakes of users are messages, not tracebacks."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return 0 if given else 2
+    name, *rest = given
+    if name == "--version":
+        from dolphin import __version__
+
+        sys.stdout.write(f"dolphin {__version__}\n")
+        return 0
+    if name not in COMMANDS:
+        return _fail(f"there is no command {name!r}. Commands: {', '.join(COMMANDS)}.")
+    return _run(COMMANDS[name], rest)
+
+
+def _run(place: str, arguments: list[str]) -> int:
+    from dolphin import DolphinError
+
+    module, _, function = place.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        missing = error.name or str(error)
+        if missing.startswith("dolphin"):
+            return _fail(f"this installation has no {missing}.")
+        return _fail(
+            f"this command needs the package {missing!r}. Install what training uses with: "
+            "pip install 'dolphin-nesy[train]'"
+        )
+    try:
+        return int(command(arguments) or 0)
+    except DolphinError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped\n")
+        return 130
+    except BrokenPipeError:  # `dolphin report … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"dolphin: {message}\n")
+    return 2

@@ -1,0 +1,127 @@
+"""Pictures of stories: the people, what was read about them, and what follows."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dolphin_tasks.clutrr.data import ASKED, ASKER, Story
+from dolphin_tasks.clutrr.kinship import UNKNOWN, Fact
+from dolphin_tasks.pictures import FRAME, INK, RIGHT, WRONG
+
+BLUE = "#0969da"
+LINE = 140
+"""Characters of a line of the story."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A story, the answer, and the facts that it rests on with their probabilities."""
+
+    story: Story
+    answer: str
+    probability: float
+    facts: Mapping[Fact, float]
+
+
+def draw(seen: Sequence[Seen], path: Path) -> None:
+    """Draw stories one under the other. The folder of `path` is made."""
+    from matplotlib.figure import Figure
+
+    texts = [textwrap.wrap(one.story.told.text, LINE) for one in seen]
+    heights = [1.95 + 0.19 * len(lines) for lines in texts]
+    figure = Figure(figsize=(9.0, sum(heights)), dpi=150, facecolor="white")
+    panels = figure.subplots(len(seen), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, one, lines, height in zip(panels, seen, texts, heights, strict=True):
+        _draw_story(axes, one, lines, height)
+    figure.subplots_adjust(left=0.01, right=0.99, top=0.995, bottom=0.005, hspace=0.03)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:
+    """The text above; below it the people on the way to the answer from left to right."""
+    axes.set(xlim=(0, 9), ylim=(0, height))
+    axes.axis("off")
+    axes.plot([0.1, 8.9], [0.02, 0.02], color=FRAME, lw=0.8)
+    axes.text(
+        0.15, height - 0.12, "\n".join(lines), fontsize=8, va="top", color=INK, linespacing=1.4
+    )
+    way = on_the_way(seen.facts)
+    others = [p for p in range(len(seen.story.people)) if p not in way]
+    step = 7.6 / max(1, len(way) - 1)
+    places = {person: (0.7 + step * n, 0.95) for n, person in enumerate(way)}
+    for person, (x, y) in places.items():
+        _name(axes, seen.story.people[person], x, y, bold=person in (ASKER, ASKED))
+    for fact, probability in seen.facts.items():
+        (x, y), (end, _) = places[fact.whose], places[fact.who]
+        _arrow(axes, (x, y), (end, y), BLUE, bend=0.0 if abs(end - x) <= step * 1.01 else 0.25)
+        label = f"{fact.relation}\n{probability:.2f}"
+        axes.text((x + end) / 2, y - 0.14, label, fontsize=7, ha="center", va="top", color=BLUE)
+    if others:
+        names = ", ".join(seen.story.people[person] for person in others)
+        axes.text(0.7, 0.2, f"not needed: {names}", fontsize=7, color="#57606a", ha="left")
+    _draw_answer(axes, seen, places)
+
+
+def _draw_answer(axes: Any, seen: Seen, places: dict[int, tuple[float, float]]) -> None:
+    """The relation of the two people, bent over the way to it."""
+    told = seen.story.told
+    judged = told.answer != UNKNOWN
+    colour = INK if not judged else RIGHT if seen.answer == told.answer else WRONG
+    (x, y), (end, _) = places[ASKER], places[ASKED]
+    _arrow(axes, (x, y + 0.12), (end, y + 0.12), colour, bend=-0.09, dashed=True)
+    note = "" if not judged or seen.answer == told.answer else f" (it is {told.answer})"
+    sure = f"  {seen.probability:.2f}" if seen.facts else ""
+    axes.text(
+        (x + end) / 2,
+        y + 0.62,
+        f"{seen.answer}{sure}{note}",
+        fontsize=10,
+        ha="center",
+        color=colour,
+    )
+
+
+def on_the_way(facts: Mapping[Fact, float]) -> list[int]:
+    """The people from the asker to the asked, as the facts lead from one to the next.
+
+    >>> on_the_way({Fact(3, "son", 1): 0.9, Fact(0, "wife", 3): 0.8})
+    [0, 3, 1]
+    """
+    way, left = [ASKER], list(facts)
+    while left:
+        following = next((fact for fact in left if fact.whose == way[-1]), left[0])
+        left.remove(following)
+        way += [person for person in (following.whose, following.who) if person not in way]
+    others = [person for person in way if person not in (ASKER, ASKED)]
+    return [ASKER, *others, ASKED]
+
+
+def _name(axes: Any, name: str, x: float, y: float, *, bold: bool) -> None:
+    axes.text(
+        x, y, name, fontsize=9, ha="center", va="center", color=INK, zorder=3,
+        weight="bold" if bold else "normal",
+        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": INK, "lw": 0.8},
+    )  # fmt: skip
+
+
+def _arrow(
+    axes: Any,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    colour: str,
+    *,
+    bend: float = 0.0,
+    dashed: bool = False,
+) -> None:
+    axes.annotate(
+        "", end, start,
+        arrowprops={
+            "arrowstyle": "->", "color": colour, "lw": 1.2, "shrinkA": 20, "shrinkB": 20,
+            "linestyle": "--" if dashed else "-", "connectionstyle": f"arc3,rad={bend}",
+        },
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Images in the layout of the Long Range Arena: `<subset>/imgs/<batch>/sample_<i>.png`.
+
+`<subset>/metadata/<batch>.npy` is text in spite of its name: a line an image, with its folder, its
+file, its number and its label first.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin_tasks.fetch import DataError
+from dolphin_tasks.pathfinder.data import PathBatch
+from dolphin_tasks.pathfinder.generator import SUBSETS
+from dolphin_tasks.training.noise import Noise
+
+Listed = list[tuple[Path, bool]]
+
+
+class PictureSamples:
+    """Images that were read from files; what is on them is not known, only their answer."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels  # (n, size, size) uint8, (n,) bool
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def reads(self, index: Tensor) -> int:
+        """One image a sample."""
+        return len(index)
+
+    def batch(self, index: Tensor, noise: Noise | None = None) -> PathBatch:
+        """These samples, mirrored and turned while training."""
+        images = self.images[index].float().div_(255)
+        if noise is not None:
+            upside, across, diagonal = (noise.uniform(3) < 0.5)[..., None, None].unbind(1)
+            images = torch.where(upside, images.flip(1), images)
+            images = torch.where(across, images.flip(2), images)
+            images = torch.where(diagonal, images.transpose(1, 2), images)
+        return PathBatch(images.unsqueeze(1), self.labels[index])
+
+
+def find_arena(size: int, dashes: int, data_dir: Path | None) -> Path | None:
+    """The folder of the subset with so many dashes, if there is one."""
+    if dashes not in SUBSETS:
+        return None
+    shared = os.environ.get("DOLPHIN_DATA")
+    roots = [data_dir] if data_dir is not None else [Path(shared)] if shared else []
+    for root in roots:
+        for inside in (f"pathfinder{size}", f"pathfinder/pathfinder{size}"):
+            folder = root / inside / SUBSETS[dashes]
+            if (folder / "metadata").is_dir():
+                return folder
+    return None
+
+
+def list_arena(folder: Path) -> Listed:
+    """The pictures of a subset and their labels, in the order of its metadata."""
+    found: Listed = []
+    lists = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
+    for path in lists:
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            parts = line.split()
+            if len(parts) < 4 or parts[3] not in ("0", "1"):
+                raise DataError(
+                    f"{path}, line {number}: expected folder, file, number and label (0 or 1), got "
+                    f"{line[:60]!r}."
+                )
+            found.append((folder / parts[0] / parts[1], parts[3] == "1"))
+    if not found:
+        raise DataError(f"{folder / 'metadata'} lists no pictures.")
+    return found
+
+
+def read_pictures(listed: Listed, size: int) -> PictureSamples:
+    """Read pictures into memory."""
+    images = torch.empty(len(listed), size, size, dtype=torch.uint8)
+    for place, (path, _) in enumerate(listed):
+        images[place] = read_picture(path, size)
+    return PictureSamples(images, torch.tensor([label for _, label in listed], dtype=torch.bool))
+
+
+def read_picture(path: Path, size: int) -> Tensor:
+    """One picture (size, size) uint8; DataError where it is missing, damaged or of another size."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            pixels = np.array(picture.convert("L"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except (UnidentifiedImageError, OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read as a picture: {error}.") from None
+    if pixels.shape != (size, size):
+        height, width = pixels.shape
+        raise DataError(f"{path} has {width}×{height} pixels; this needs {size}×{size}.")
+    return torch.from_numpy(pixels)
+
+
+def split_arena(folder: Path, size: int, counts: tuple[int, int, int]) -> list[PictureSamples]:
+    """Training, validation and test samples, at most so many of each; a tenth each for the last."""
+    listed = list_arena(folder)
+    order = torch.randperm(len(listed), generator=torch.Generator().manual_seed(0)).tolist()
+    tenth = len(listed) // 10
+    bounds = ((2 * tenth, len(listed)), (tenth, 2 * tenth), (0, tenth))
+    parts = [order[a:b][:count] for (a, b), count in zip(bounds, counts, strict=True)]
+    return [read_pictures([listed[place] for place in part], size) for part in parts]

@@ -1,0 +1,187 @@
+"""Networks of PathFinder: images to scores of ends and edges of a grid, or of the answer alone."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dolphin_tasks.pathfinder.glimpse import brightest_spots, look, window_corners
+
+UNSURE = (-6.0, 3.0)
+"""Scores of a first guess: what starts surer than that takes long to unlearn."""
+
+
+class GlobalNetwork(nn.Module):
+    """The paper's: every fact is decided by all that the image shows.
+
+    >>> network = GlobalNetwork(32, ends=36, edges=120)
+    >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 32, 32))]
+    [(2, 36), (2, 120)]
+    """
+
+    def __init__(self, size: int, ends: int, edges: int) -> None:
+        super().__init__()
+        self.counts = [ends, edges]
+        self.features = paper_features(size)
+        self.facts = nn.Linear(256, ends + edges)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Scores of all ends and of all directed edges."""
+        return self.facts(self.features(images)).split(self.counts, dim=1)
+
+
+class Glimpse(nn.Module):
+    """A window of an image, and what anyone would guess at first about the blocks of its grid.
+
+    The two brightest spots are discs, contours leave ink in blocks. Where the guesses draw their
+    lines is learnt like everything else. Gives the windows (B, 1, window, window), and scores of
+    ends and of ink (B, 1, side, side).
+    """
+
+    def __init__(self, window: int, side: int, radius: float) -> None:
+        super().__init__()
+        self.window, self.side, self.radius = window, side, radius
+        self.slope = nn.Parameter(torch.tensor([20.0, 20.0]))
+        self.level = nn.Parameter(torch.tensor([0.8, 0.1]))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Windows, scores of ends, scores of ink."""
+        spots, bright = brightest_spots(images, self.radius)
+        corners = window_corners(spots, images.shape[2], self.window)
+        seen = look(images, corners, self.window)
+        ink = F.adaptive_max_pool2d(seen, self.side)
+        return seen, self._ends(spots - corners[:, None], bright), self._scores(ink, 1)
+
+    def _ends(self, spots: Tensor, bright: Tensor) -> Tensor:
+        """Scores of ends: high at the spots, if the second is about as bright as the first."""
+        blocks = ((spots + 0.5) * self.side / self.window).long()
+        inside = ((spots >= 0) & (spots < self.window)).all(2)
+        scores = self._scores(bright / bright[:, :1].clamp(min=1e-3), 0)
+        scores = torch.where(inside, scores, UNSURE[0])
+        places = (blocks[..., 0] * self.side + blocks[..., 1]).clamp(0, self.side**2 - 1)
+        ends = scores.new_full((len(spots), self.side**2), UNSURE[0])
+        # the second spot goes first: where both are in one block, the brighter one has its say
+        for which in (1, 0):
+            ends = ends.scatter(1, places[:, which, None], scores[:, which, None])
+        return ends.view(-1, 1, self.side, self.side)
+
+    def _scores(self, seen: Tensor, which: int) -> Tensor:
+        low, high = UNSURE
+        return low + (high - low) * (self.slope[which] * (seen - self.level[which])).sigmoid()
+
+
+class LocalNetwork(nn.Module):
+    """Facts read off local features: an end in its block, an edge in the two blocks it joins.
+
+    It starts from a first guess, which the features correct. Scores of ends, and of undirected
+    edges in the order of `program.grid_edges`, of the blocks of the window that it looks at.
+
+    >>> network = LocalNetwork(64, 8, radius=3.0, stride=2)
+    >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 128, 128))]
+    [(2, 64), (2, 210)]
+    """
+
+    def __init__(
+        self, window: int, side: int, radius: float, stride: int = 1, width: int = 40
+    ) -> None:
+        super().__init__()
+        self.glimpse = Glimpse(window, side, radius)
+        self.features = local_features(side, stride, width)
+        self.ends = _head(width, 1, 1)
+        self.edges = _head(width, 2, 4)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Scores of all ends and of all edges."""
+        seen, ends, ink = self.glimpse(images)
+        found = self.features(seen)
+        # squares of four blocks, one from each block on: the last ones hang over the border
+        right, down, falling, rising = self.edges(F.pad(found, (0, 1, 0, 1))).split(1, dim=1)
+        edges = (
+            right[..., :-1] + torch.minimum(ink[..., :-1], ink[..., 1:]),
+            down[:, :, :-1] + torch.minimum(ink[:, :, :-1], ink[:, :, 1:]),
+            falling[:, :, :-1, :-1] + torch.minimum(ink[:, :, :-1, :-1], ink[:, :, 1:, 1:]),
+            rising[:, :, :-1, :-1] + torch.minimum(ink[:, :, :-1, 1:], ink[:, :, 1:, :-1]),
+        )
+        flat = [scores.flatten(1) for scores in edges]
+        return (self.ends(found) + ends).flatten(1), torch.cat(flat, dim=1)
+
+
+class PlainNetwork(nn.Module):
+    """The features of one of the others, and an answer without a program, for comparison.
+
+    Where the other one starts from a glimpse, so does this: it sees the same window and guesses.
+
+    >>> PlainNetwork(paper_features(32), 256)(torch.zeros(2, 1, 32, 32))[0].shape
+    torch.Size([2, 1])
+    """
+
+    def __init__(self, features: nn.Module, count: int, glimpse: Glimpse | None = None) -> None:
+        super().__init__()
+        self.features, self.glimpse = features, glimpse
+        self.answer = nn.Sequential(nn.Linear(count, 256), nn.ReLU(), nn.Linear(256, 1))
+
+    def forward(self, images: Tensor) -> tuple[Tensor]:
+        """The score of the answer."""
+        images, *guesses = self.glimpse(images) if self.glimpse else (images,)
+        known = [each.flatten(1) for each in (self.features(images), *guesses)]
+        return (self.answer(torch.cat(known, dim=1)),)
+
+
+def paper_features(size: int) -> nn.Sequential:
+    """256 features of an image; convolutions are padded, contours run along the border, too."""
+    pool = max(2, size // 32)
+    left = size // pool // pool
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(),
+        nn.Conv2d(32, 32, 5, padding=2), nn.ReLU(),
+        nn.MaxPool2d(pool),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
+        nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(),
+        nn.MaxPool2d(pool),
+        nn.Flatten(),
+        nn.Linear(64 * left * left, 256), nn.ReLU(),
+    )  # fmt: skip
+
+
+def local_features(side: int, stride: int, width: int) -> nn.Sequential:
+    """Features (B, width, side, side): each block of the grid, and what lies around it.
+
+    With a stride of half a dash, a pixel of the first layer is worth the same at any size.
+    """
+    return nn.Sequential(
+        *_layer(1, width // 2, 2 * stride + 3, stride),
+        *_layer(width // 2, width, 3, 2),
+        Residual(width),
+        nn.AdaptiveMaxPool2d(side),
+        Residual(width),
+        Residual(width),
+    )
+
+
+class Residual(nn.Module):
+    """A layer that adds to its input: it can look further without losing what is near."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(*_layer(width, width, 3, 1))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The same features, and what their surroundings add."""
+        return features + self.layer(features)
+
+
+def _layer(inside: int, outside: int, size: int, stride: int) -> list[nn.Module]:
+    return [
+        nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=False),
+        nn.BatchNorm2d(outside),
+        nn.ReLU(),
+    ]
+
+
+def _head(inside: int, blocks: int, outside: int) -> nn.Sequential:
+    """A correction of the first guess from a square of blocks; little to begin with."""
+    last = nn.Conv2d(64, outside, 1)
+    nn.init.normal_(last.weight, std=0.01)
+    nn.init.zeros_(last.bias)  # pyright: ignore[reportArgumentType]
+    return nn.Sequential(nn.Conv2d(inside, 64, blocks), nn.ReLU(), last)

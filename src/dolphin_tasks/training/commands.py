@@ -1,0 +1,227 @@
+"""What the commands of the command line do, except for reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from dolphin_tasks.catalogue import TASKS, find_task
+from dolphin_tasks.training import checkpoint
+from dolphin_tasks.training.config import OptionError, TrainConfig
+from dolphin_tasks.training.display import Display
+from dolphin_tasks.training.evaluation import evaluate
+from dolphin_tasks.training.folder import RunError, RunFolder
+from dolphin_tasks.training.loop import Interrupted, Trainer
+from dolphin_tasks.training.noise import use_row_dropout
+from dolphin_tasks.training.processes import Processes
+from dolphin_tasks.training.task import Task
+
+C = TypeVar("C")
+
+
+def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
+    """Options from the command line. Mistakes end the program with a message and status 2."""
+    if default is None:
+        return tyro.cli(options, prog=f"dolphin {command}", args=arguments)
+    return tyro.cli(options, prog=f"dolphin {command}", args=arguments, default=default)
+
+
+def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """The task that a command starts with; help on tasks where it asks for help."""
+    names = ", ".join(TASKS)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = "".join(f"  {name:<10}{task.summary}\n" for name, task in TASKS.items())
+        text = f"usage: dolphin {command} TASK [OPTIONS]\n\ntasks:\n{lines}\n"
+        text += f"`dolphin {command} TASK --help` lists the options of a task.\n"
+        if not arguments:
+            raise OptionError(f"{command} needs a task: {names}.")
+        sys.stdout.write(text)
+        raise SystemExit(0)
+    if arguments[0].startswith("-"):
+        raise OptionError(f"{command} starts with a task ({names}), got {arguments[0]}.")
+    return find_task(arguments[0]).name, arguments[1:]
+
+
+# -- tasks and data --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TasksOptions:
+    """List the tasks, and where their data would come from now."""
+
+
+def list_tasks(arguments: list[str]) -> int:
+    """`dolphin tasks`."""
+    parse(TasksOptions, "tasks", arguments)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("task", "what is learnt", "data"):
+        table.add_column(column, overflow="fold")
+    for name, task in TASKS.items():
+        table.add_row(name, task.summary, task.whereabouts())
+    Console(highlight=False).print(table)
+    return 0
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Get, check or generate the data of a task, and say where it is."""
+
+    data_dir: Path | None = None
+    """Folder to read the data from (default: $DOLPHIN_DATA, the cache, then the network)."""
+    download: bool = True
+    """Whether data may be fetched from the network."""
+
+
+def get_data(arguments: list[str]) -> int:
+    """`dolphin data TASK`."""
+    name, rest = _task_name("data", arguments)
+    options = parse(DataOptions, f"data {name}", rest)
+    task = find_task(name)
+    config = task.config_class(data_dir=options.data_dir, download=options.download)
+    data = task(config).data()
+    display = Display()
+    display.line(f"{name}: {data.source}")
+    display.line(
+        f"with default options: {len(data.train):,} training, {len(data.validation):,} validation "
+        f"and {len(data.test):,} test samples"
+    )
+    return 0
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def train(arguments: list[str]) -> int:
+    """`dolphin train TASK`."""
+    name, rest = _task_name("train", arguments)
+    task_class = find_task(name)
+    config = parse(task_class.config_class, f"train {name}", rest)
+    if config.resume:
+        config = _resumed(task_class, config, rest)
+    config.check()
+    folder = RunFolder(config.out or Path("runs") / f"{name}{config.label()}")
+    config = dataclasses.replace(config, out=folder.path)
+    processes = Processes(config.device)
+    try:
+        with Display(quiet=not processes.main) as display:
+            try:
+                Trainer(task_class(config), folder, display, processes).run()
+            except Interrupted:
+                display.line(
+                    f"stopped; go on with: dolphin train {name} --out {folder.path} --resume"
+                )
+                return 130
+        return 0
+    finally:
+        processes.stop()
+
+
+def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[str]) -> TrainConfig:
+    """Options that are not given again are those of the run that goes on."""
+    if config.out is None:
+        raise OptionError("--resume needs --out, the folder of the run to continue.")
+    stored = checkpoint.load(RunFolder(config.out).checkpoint, task.name)["config"]
+    default = type(config).from_json(stored)
+    return parse(type(config), f"train {task.name}", arguments, default)
+
+
+# -- trained runs ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """Test the best weights of a run again."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run."""
+    split: Literal["test", "validation"] = "test"
+    """Which samples to use."""
+    data_dir: Path | None = None
+    """Folder to read the data from (default: as in training)."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps, or auto."""
+
+
+def evaluate_run(arguments: list[str]) -> int:
+    """`dolphin eval RUN`."""
+    options = parse(EvalOptions, "eval", arguments)
+    processes = Processes(options.device)
+    task, network = _trained(options.run, processes, options.data_dir)
+    data = task.data()
+    samples = data.test if options.split == "test" else data.validation
+    found = evaluate(task, network, samples, processes, limit=task.config.test_samples)
+    display = Display(quiet=not processes.main)
+    display.line(f"data: {data.source}")
+    display.line(
+        f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right"
+        f"{found.perception_note}"
+    )
+    for name, counts in found.groups.items():
+        share = counts["right"] / counts["total"]
+        display.line(f"  {name}: {share:.2%} of {counts['total']:,}")
+    processes.stop()
+    return 0
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """Read one sample of your own with the best weights of a run, and say why.
+
+    Digits and formulas: pictures of symbols in a row with gaps between them; all symbols of all
+    pictures, in order, make the sample. Other tasks say in their documentation what they read.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run."""
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Pictures (dark ink on light paper or the other way round), or what else the task reads."""
+    picture: Path | None = None
+    """Where tasks that draw what they read put it (default: prediction.png in the run folder)."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps, or auto."""
+
+
+def predict(arguments: list[str]) -> int:
+    """`dolphin predict RUN INPUT…`."""
+    options = parse(PredictOptions, "predict", arguments)
+    if not options.inputs:
+        raise OptionError("predict needs at least one input: dolphin predict RUN PICTURE...")
+    task, network = _trained(options.run, Processes(options.device))
+    batch = task.given(options.inputs)
+    picture = options.picture or options.run / "prediction.png"
+    with torch.no_grad():
+        outputs = task.read(network.eval(), batch)
+        for line in task.describe(outputs, batch):
+            sys.stdout.write(line + "\n")
+        if task.portray(outputs, batch, picture):
+            sys.stdout.write(f"drawn in {picture}\n")
+        elif options.picture is not None:
+            raise OptionError(f"--picture: the task {task.name} draws nothing.")
+    return 0
+
+
+def _trained(
+    run: Path, processes: Processes, data_dir: Path | None = None
+) -> tuple[Task[Any, Any], torch.nn.Module]:
+    """The task of a run, and its network with the best weights."""
+    folder = RunFolder(run)
+    if not run.is_dir():
+        raise RunError(f"{run}: there is no such run folder.")
+    stored = folder.read_json("config.json")
+    task_class = find_task(stored["task"])
+    config = task_class.config_class.from_json(stored["config"])
+    if data_dir is not None:
+        config = dataclasses.replace(config, data_dir=data_dir)
+    task = task_class(config)
+    network = use_row_dropout(task.network())
+    content = checkpoint.load(folder.best, task.name)
+    checkpoint.load_weights(network, content["network"], folder.best)
+    return task, network.to(processes.device)

@@ -1,0 +1,80 @@
+"""How good a network is on a split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dolphin_tasks.training.processes import Processes
+from dolphin_tasks.training.task import Samples, Task
+
+EVALUATION_BATCH = 250
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Right answers, confusions of the perception (true class, read class), answers by group."""
+
+    right: int
+    total: int
+    confusions: Tensor
+    groups: dict[str, dict[str, int]]
+    """`right` and `total` of each group of samples that the task tells apart."""
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers, 0 without any samples."""
+        return self.right / max(1, self.total)
+
+    @property
+    def perception_accuracy(self) -> float | None:
+        """The share of inputs that were read right, where it is known what they show."""
+        known = int(self.confusions.sum())
+        return int(self.confusions.diag().sum()) / known if known else None
+
+    @property
+    def perception_note(self) -> str:
+        """What to add to a line about answers."""
+        share = self.perception_accuracy
+        return "" if share is None else f", perception {share:.2%}"
+
+
+@torch.no_grad()
+def evaluate(
+    task: Task[Any, Any],
+    network: nn.Module,
+    samples: Samples[Any],
+    processes: Processes,
+    *,
+    limit: int | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Answer every sample, each process its share; `between` is called between batches."""
+    network.eval()
+    count = len(samples) if limit is None else min(limit, len(samples))
+    mine = torch.arange(count)[processes.share(count)]
+    classes = len(task.classes)
+    confusions = torch.zeros(classes, classes, dtype=torch.int64)
+    right = 0
+    groups = torch.zeros(len(task.group_names), 2, dtype=torch.int64)
+    for index in mine.split(EVALUATION_BATCH):
+        between()
+        batch = samples.batch(index)
+        outputs = task.read(network, batch)
+        marks = task.right(task.answers(outputs, batch), batch)
+        right += sum(marks)
+        if task.group_names:
+            members, marked = torch.tensor(task.groups(batch)), torch.tensor(marks).long()
+            groups.index_add_(0, members, torch.stack([marked, torch.ones_like(marked)], dim=1))
+        read, true = task.perceived(outputs, batch)
+        pairs = true.cpu() * classes + read.cpu()
+        confusions += torch.bincount(pairs, minlength=classes**2).view(classes, classes)
+    parts = [torch.tensor([right]), confusions.view(-1), groups.view(-1)]
+    whole, confused, grouped = processes.sum(torch.cat(parts)).split([len(p) for p in parts])
+    counts = zip(task.group_names, grouped.view(-1, 2).tolist(), strict=True)
+    by_group = {name: {"right": r, "total": n} for name, (r, n) in counts if n}
+    return Evaluation(int(whole), count, confused.view(classes, classes), by_group)

@@ -1,0 +1,374 @@
+"""The training loop: steps, epochs, checkpoints, and the results at the end."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import dolphin as dl
+from dolphin_tasks.training import checkpoint, plots
+from dolphin_tasks.training.config import TrainConfig
+from dolphin_tasks.training.display import Display, State
+from dolphin_tasks.training.evaluation import evaluate
+from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
+from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
+from dolphin_tasks.training.processes import Processes
+from dolphin_tasks.training.task import Outputs, Task
+
+
+class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
+    """The user stopped the run; its state is in the checkpoint."""
+
+
+class TrainingError(dl.DolphinError, ArithmeticError):
+    """Training can't go on."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands. All of it goes into checkpoints."""
+
+    epoch: int = 0
+    step: int = 0  # within the epoch
+    loss_sum: float = 0.0  # of the epoch so far
+    right: int = 0
+    seen: int = 0
+    seconds: float = 0.0  # of the epoch so far
+    total_seconds: float = 0.0
+    symbolic_seconds: float = 0.0
+    neural_seconds: float = 0.0
+    best_epoch: int = 0
+    best_accuracy: float = -1.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def symbolic_share(self) -> float:
+        """The share of the program in the time of all steps, forward and backward."""
+        return self.symbolic_seconds / max(1e-9, self.symbolic_seconds + self.neural_seconds)
+
+
+class Trainer:
+    """Trains a task in a run folder."""
+
+    def __init__(
+        self, task: Task[Any, Any], folder: RunFolder, display: Display, processes: Processes
+    ) -> None:
+        self.task, self.folder, self.display, self.processes = task, folder, display, processes
+        self.config: TrainConfig = task.config
+        self.progress = Progress()
+        self._stop = False
+
+    # -- the whole run -----------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """Train to the last epoch, then test the best one. Returns the results."""
+        config = self.config
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        self.data = self.task.data()
+        self.network = use_row_dropout(self.task.network()).to(self.processes.device)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
+        self.count = min(len(self.data.train), config.train_samples or len(self.data.train))
+        if self.count == 0:
+            raise RunError("there are no training samples: use fewer images a sample, or more data")
+        self.steps = math.ceil(self.count / config.batch)
+        self._prepare_folder()
+        self.display.line(f"data: {self.data.source}")
+        self.display.line(
+            f"{self.count:,} training, {len(self.data.validation):,} validation and "
+            f"{len(self.data.test):,} test samples; results go to {self.folder.path}"
+        )
+        with self._stoppable():
+            while self.progress.epoch < config.epochs:
+                try:
+                    self._epoch()
+                except Interrupted:
+                    self._save()
+                    raise
+            return self._finish()
+
+    def _prepare_folder(self) -> None:
+        path = self.folder.checkpoint
+        if self.config.resume:
+            self._restore()
+        elif path.exists():
+            raise RunError(
+                f"{self.folder.path} already holds a run. Add --resume to continue it, or choose "
+                "another --out."
+            )
+        self.processes.wait()
+        if self.processes.main:
+            self.folder.path.mkdir(parents=True, exist_ok=True)
+            content = {"task": self.task.name, "config": self.config.as_json()}
+            self.folder.write_json("config.json", content)
+            self.folder.write_metrics(self.progress.history)
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """The first Ctrl-C (or a polite kill) stops after the current step, the second at once."""
+
+        def stop(number: int, _: Any) -> None:
+            if self._stop:
+                raise KeyboardInterrupt
+            self._stop = True
+
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, stop) for number in signals]
+        try:
+            yield
+        finally:
+            for number, handler in zip(signals, before, strict=True):
+                signal.signal(number, handler)
+
+    def _raise_if_stopped(self) -> None:
+        if self._stop:
+            raise Interrupted
+
+    # -- epochs and steps --------------------------------------------------------------------------
+
+    def _epoch(self) -> None:
+        progress, config = self.progress, self.config
+        generator = torch.Generator().manual_seed(seed_of(config.seed, 1, progress.epoch))
+        order = torch.randperm(self.count, generator=generator)
+        lesson = self.task.lesson(self.data.train, progress.epoch)
+        if lesson is not None:
+            lesson = lesson[lesson < self.count]
+            order = lesson[torch.randint(len(lesson), (self.count,), generator=generator)]
+        self.network.train()
+        start, before = time.perf_counter(), progress.seconds
+        for index in order.split(config.batch)[progress.step :]:
+            stopped = self._step(index)  # all processes agree on it
+            progress.step += 1
+            progress.seconds = before + time.perf_counter() - start
+            self.display.show(self._state())
+            if stopped:
+                raise Interrupted
+        self.processes.average_buffers(self.network)
+        self._validate()
+
+    def _validate(self) -> None:
+        """Measure the epoch that has just ended, and keep it if it is the best so far."""
+        progress = self.progress
+        found = evaluate(
+            self.task,
+            self.network,
+            self.data.validation,
+            self.processes,
+            limit=self.config.test_samples,
+            between=self._raise_if_stopped,
+        )
+        state = self._state()
+        progress.epoch += 1
+        progress.total_seconds += progress.seconds
+        progress.history.append(
+            {
+                "epoch": progress.epoch,
+                "loss": state.loss,
+                "train_accuracy": state.accuracy,
+                "validation_accuracy": found.accuracy if found.total else None,
+                "perception_accuracy": found.perception_accuracy,
+                "samples_seen": progress.epoch * self.count,
+                "seconds": round(progress.seconds, 3),
+                "symbolic_share": round(progress.symbolic_share, 5),
+            }
+        )
+        better = found.accuracy >= progress.best_accuracy  # without validation: the last epoch
+        if better:
+            progress.best_accuracy, progress.best_epoch = found.accuracy, progress.epoch
+        progress.step, progress.loss_sum, progress.right, progress.seen = 0, 0.0, 0, 0
+        progress.seconds = 0.0
+        if self.processes.main:
+            if better:
+                checkpoint.save(self.folder.best, self._weights())
+            self.folder.write_metrics(progress.history)
+        self._save()
+        note = f"validation {found.accuracy:.2%}{found.perception_note}"
+        self.display.line(f"{state.text()}  {note if found.total else 'no validation'}")
+
+    def _step(self, index: Tensor) -> bool:
+        """One step on a global batch, each process its share of it. Is the run to stop?"""
+        config, progress = self.config, self.progress
+        samples, share = self.data.train, self.processes.share(len(index))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
+        self.optimizer.zero_grad()
+        totals = torch.zeros(2, dtype=torch.float64)
+        mine = index[share]
+        if len(mine):
+            before = samples.reads(index[: share.start])
+            noise = Noise(
+                seed_of(config.seed, 2, progress.epoch, progress.step),
+                before,
+                samples.reads(mine),
+                samples.reads(index),
+            )
+            set_noise(self.network, noise)
+            batch = samples.batch(mine, noise)
+            losses, right = self._learn(batch, len(index))
+            totals = torch.tensor([losses, right], dtype=torch.float64)
+        began = time.perf_counter()
+        stopped = self.processes.sum_gradients(self.network.parameters(), self._stop)
+        self.optimizer.step()
+        progress.neural_seconds += time.perf_counter() - began
+        totals = self.processes.sum(totals)
+        progress.loss_sum += float(totals[0])
+        progress.right += int(totals[1])
+        progress.seen += len(index)
+        if not math.isfinite(progress.loss_sum):
+            raise TrainingError(
+                f"the loss became {progress.loss_sum} in epoch {progress.epoch + 1}, step "
+                f"{progress.step + 1}. Lower --lr; the checkpoint before is kept."
+            )
+        return stopped
+
+    def _learn(self, batch: Any, total: int) -> tuple[float, int]:
+        """Gradients of the mean loss over `total` rows; the sum of losses and of right answers."""
+        times = [self._now()]
+        dtype = torch.bfloat16 if self.config.precision == "bf16" else None
+        device = self.processes.device.type
+        with torch.autocast(device, dtype=dtype, enabled=dtype is not None):
+            outputs = self.task.read(self.network, batch)
+        times.append(self._now())
+        cut: Outputs = tuple(o.detach().float().requires_grad_() for o in outputs)
+        losses = self.task.losses(cut, batch)
+        (losses.sum() / total).backward()
+        times.append(self._now())
+        pairs = [
+            (o, c.grad.to(o.dtype)) for o, c in zip(outputs, cut, strict=True) if c.grad is not None
+        ]
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        times.append(self._now())
+        self.progress.symbolic_seconds += times[2] - times[1]
+        self.progress.neural_seconds += times[1] - times[0] + times[3] - times[2]
+        with torch.no_grad():
+            right = sum(self.task.right(self.task.guesses(cut, batch), batch))
+        return float(losses.detach().sum()), right
+
+    def _now(self) -> float:
+        if self.processes.device.type == "cuda":
+            torch.cuda.synchronize(self.processes.device)
+        return time.perf_counter()
+
+    def _rate(self) -> float:
+        done = self.progress.epoch * self.steps + self.progress.step
+        total = self.config.epochs * self.steps
+        return self.config.lr * schedule(self.config.schedule, done / total)
+
+    def _state(self) -> State:
+        progress = self.progress
+        seen = max(1, progress.seen)
+        return State(
+            epoch=progress.epoch + 1,
+            epochs=self.config.epochs,
+            step=progress.step,
+            steps=self.steps,
+            loss=progress.loss_sum / seen,
+            accuracy=progress.right / seen,
+            speed=progress.seen / max(1e-9, progress.seconds),
+            symbolic_share=progress.symbolic_share,
+        )
+
+    # -- going on ----------------------------------------------------------------------------------
+
+    def _weights(self) -> dict[str, Any]:
+        return {"task": self.task.name, "network": self.network.state_dict()}
+
+    def _save(self) -> None:
+        if self.processes.main:
+            content = {
+                **self._weights(),
+                "config": self.config.as_json(),
+                "optimizer": self.optimizer.state_dict(),
+                "generator": torch.get_rng_state(),
+                "count": self.count,
+                "progress": asdict(self.progress),
+            }
+            checkpoint.save(self.folder.checkpoint, content)
+
+    def _restore(self) -> None:
+        path = self.folder.checkpoint
+        content = checkpoint.load(path, self.task.name)
+        stored = type(self.config).from_json(content["config"])
+        different = stored.differences(self.config)
+        if different:
+            raise RunError(
+                f"{self.folder.path} was started with other options: {'; '.join(different)}. Leave "
+                "them out to continue that run, or choose another --out without --resume."
+            )
+        if content["count"] != self.count:
+            raise RunError(
+                f"{self.folder.path} was started with {content['count']:,} training samples, now "
+                f"there are {self.count:,}: the data is not the same."
+            )
+        checkpoint.load_weights(self.network, content["network"], path)
+        self.optimizer.load_state_dict(content["optimizer"])
+        torch.set_rng_state(content["generator"])
+        self.progress = Progress(**content["progress"])
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _finish(self) -> dict[str, Any]:
+        """Read the test set, once, with the weights that validation chose."""
+        progress = self.progress
+        self.processes.wait()  # until the best weights are on disk
+        best = checkpoint.load(self.folder.best, self.task.name)
+        checkpoint.load_weights(self.network, best["network"], self.folder.best)
+        found = evaluate(
+            self.task,
+            self.network,
+            self.data.test,
+            self.processes,
+            limit=self.config.test_samples,
+            between=self._raise_if_stopped,
+        )
+        validated = progress.history[progress.best_epoch - 1]["validation_accuracy"]
+        results = {
+            "task": self.task.name,
+            "test_accuracy": found.accuracy,
+            "perception_accuracy": found.perception_accuracy,
+            "validation_accuracy": validated,
+            "epochs": progress.epoch,
+            "best_epoch": progress.best_epoch,
+            "train_seconds": round(progress.total_seconds, 2),
+            "symbolic_share": round(progress.symbolic_share, 5),
+            "train_samples": self.count,
+            "test_samples": found.total,
+            "data": portable(self.data.source),
+            "processes": self.processes.size,
+            "versions": versions(),
+            "config": self.config.as_json(),
+        }
+        if found.groups:
+            results["accuracy_by_group"] = found.groups
+        if self.processes.main:
+            results.update(self.task.more_results(self.network.eval(), self.data.test))
+            self.folder.write_json("results.json", results)
+            plots.draw_run(self.task, self.network, self.data.test, found, self.folder)
+        self.display.line(
+            f"test: {found.accuracy:.2%} of {found.total:,} answers right{found.perception_note} "
+            f"(epoch {progress.best_epoch}, chosen by validation)"
+        )
+        return results
+
+
+def schedule(name: str, done: float) -> float:
+    """The share of the greatest step size after this share of all steps.
+
+    >>> [round(schedule("onecycle", done), 2) for done in (0.0, 0.15, 0.3, 0.65, 1.0)]
+    [0.1, 0.55, 1.0, 0.5, 0.0]
+    """
+    if name == "constant":
+        return 1.0
+    rise = 0.3 if name == "onecycle" else 0.0
+    if done < rise:
+        return 0.1 + 0.9 * done / rise
+    return 0.5 * (1 + math.cos(math.pi * (done - rise) / (1 - rise)))

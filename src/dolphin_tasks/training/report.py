@@ -1,0 +1,102 @@
+"""`dolphin report RUN…`: several runs as one table and one figure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from dolphin_tasks.training.commands import parse
+from dolphin_tasks.training.display import Display
+from dolphin_tasks.training.folder import RunError, RunFolder
+from dolphin_tasks.training.plots import draw_comparison
+
+COLUMNS = (
+    "run", "seeds", "epochs", "test", "perception", "validation", "seconds", "symbolic",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Put several runs into one table (report.md) and one figure (report.png).
+
+    Runs that differ in nothing but their seed are put together: mean ± standard deviation.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of finished runs; others are skipped and named."""
+    out: Path | None = None
+    """Folder for the report (default: the folder of the first run)."""
+
+
+def report(arguments: list[str]) -> int:
+    """Read the runs, print the table, write both files."""
+    options = parse(ReportOptions, "report", arguments)
+    if not options.runs:
+        raise RunError("report needs at least one run folder: dolphin report runs/*")
+    display = Display()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    histories: dict[str, list[dict[str, Any]]] = {}
+    for path in options.runs:
+        folder = RunFolder(path)
+        if not (path / "results.json").is_file():
+            if path.is_dir():
+                display.line(f"skipped: {path} has no results yet")
+            continue
+        results = folder.read_json("results.json")
+        groups.setdefault(_key(results), []).append(results)
+        histories[path.name] = folder.read_metrics()
+    if not groups:
+        raise RunError("none of these is a finished run: there is no results.json in them.")
+    table = to_markdown([_line(label, results) for label, results in groups.items()])
+    out = options.out or options.runs[0].parent
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.md").write_text(table, encoding="utf-8")
+    draw_comparison(histories, out / "report.png")
+    display.line(table)
+    display.line(f"written: {out / 'report.md'}, {out / 'report.png'}")
+    return 0
+
+
+def _key(results: dict[str, Any]) -> str:
+    """The task and the options that are not the default, without the seed and the machine."""
+    from dolphin_tasks.catalogue import find_task
+
+    task = find_task(results["task"])
+    usual = task.config_class().as_json()
+    hidden = {"seed", "out", "resume", "device", "threads", "data_dir", "download", "epochs"}
+    shown = [
+        f"--{name.replace('_', '-')} {value}"
+        for name, value in results["config"].items()
+        if name not in hidden and (usual.get(name) != value or name in ("n", "length"))
+    ]
+    return " ".join([results["task"], *shown])
+
+
+def _line(label: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    def share(name: str) -> str:
+        values = [100 * r[name] for r in results if r[name] is not None]
+        if not values:
+            return "–"
+        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.2f}{spread} %"
+
+    seconds = statistics.mean(r["train_seconds"] for r in results)
+    epochs = "/".join(sorted({str(r["epochs"]) for r in results}))
+    seeds = ", ".join(str(r["config"]["seed"]) for r in results)
+    accuracies = [share(f"{name}_accuracy") for name in ("test", "perception", "validation")]
+    return [label, seeds, epochs, *accuracies, f"{seconds:.0f}", share("symbolic_share")]
+
+
+def to_markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A table for people and for documents.
+
+    >>> print(to_markdown([["sum", "0", "3", "96 %", "99 %", "95 %", "40", "1 %"]]).splitlines()[2])
+    | sum | 0 | 3 | 96 % | 99 % | 95 % | 40 | 1 % |
+    """
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *lines]
+    return "".join("| " + " | ".join(row) + " |\n" for row in rows)

@@ -1,0 +1,190 @@
+"""Traced programs: only the tag stage is left, it can be compiled, and it never looks at values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch._dynamo.testing
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dolphin as dl
+from dolphin.provenance.damp import convolution
+from dolphin.provenance.damp import provenance as damp
+
+PROVENANCES = [dl.DAMP(), dl.TopKProofs(k=1), dl.TopKProofs(k=3)]
+EDGES = [(0, 1), (1, 2), (2, 3), (0, 2), (3, 1)]
+
+
+def add_three(x, y, z):
+    return x + y + z
+
+
+def times_mod_seven(x, y):
+    return dl.apply(x, y, lambda a, b: a * b % 7)
+
+
+def equal_to_itself(x):
+    return dl.apply(x, x, lambda a, b: a == b)
+
+
+def closure(edges):
+    def grow(paths):
+        longer = dl.apply_if(
+            paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0])
+        )
+        merged = dl.union(paths, longer)
+        return merged if merged.symbols == paths.symbols else grow(merged)
+
+    return grow(edges)
+
+
+def with_something_certain(x):
+    return dl.apply(x, dl.Distribution.certain(10), lambda a, b: a + b)
+
+
+PROGRAMS = [
+    (add_three, (range(10),) * 3, True),
+    (times_mod_seven, (range(10),) * 2, True),
+    (equal_to_itself, ("abcd",), True),
+    (closure, (EDGES,), False),
+    (with_something_certain, (range(5),), True),
+]
+each_program = pytest.mark.parametrize(
+    ("program", "symbols", "exclusive"), PROGRAMS, ids=[p[0].__name__ for p in PROGRAMS]
+)
+each_provenance = pytest.mark.parametrize("provenance", PROVENANCES, ids=repr)
+
+
+def inputs(symbols, exclusive, device="cpu", batch=4):
+    numbers = [torch.rand(batch, len(s), device=device) for s in symbols]
+    return [(n.softmax(-1) if exclusive else n).requires_grad_() for n in numbers]
+
+
+def directly(program, symbols, exclusive, provenance, probs):
+    given = [
+        dl.Distribution(p, s, exclusive=exclusive, provenance=provenance)
+        for p, s in zip(probs, symbols, strict=True)
+    ]
+    return program(*given)
+
+
+@each_program
+@each_provenance
+def test_traced_equals_direct(program, symbols, exclusive, provenance):
+    traced = dl.trace(program, *symbols, exclusive=exclusive, provenance=provenance)
+    for _ in range(2):
+        probs = inputs(symbols, exclusive)
+        result = directly(program, symbols, exclusive, provenance, probs)
+        assert traced.symbols == result.symbols
+        torch.testing.assert_close(traced.probs(*probs), dl.get_probs(result))
+        wanted = torch.autograd.grad(dl.get_probs(result).square().sum(), probs)
+        found = torch.autograd.grad(traced.probs(*probs).square().sum(), probs)
+        torch.testing.assert_close(found, wanted)
+
+
+def test_user_functions_do_not_run_again():
+    calls = []
+
+    def noted(x, y):
+        calls.append((x, y))
+        return x + y
+
+    traced = dl.trace(lambda x, y: dl.apply(x, y, noted), range(3), range(3))
+    assert len(calls) == 9
+    traced(*inputs((range(3),) * 2, True))
+    assert len(calls) == 9
+
+
+@each_program
+@pytest.mark.parametrize("provenance", [PROVENANCES[0], PROVENANCES[2]], ids=repr)
+def test_compiled_equals_eager_and_compiles_once(program, symbols, exclusive, provenance):
+    """fullgraph=True: nothing falls back to Python. Fresh numbers don't compile again."""
+    traced = dl.trace(program, *symbols, exclusive=exclusive, provenance=provenance)
+    torch._dynamo.reset()
+    compiler = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(traced, fullgraph=True, backend=compiler)
+    for _ in range(3):
+        probs = inputs(symbols, exclusive)
+        expected, found = traced(*probs), compiled(*probs)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(
+            torch.autograd.grad(found.exp().square().sum(), probs),
+            torch.autograd.grad(expected.exp().square().sum(), probs),
+        )
+    assert compiler.frame_count == 1
+
+
+@each_program
+@each_provenance
+def test_shared_programs_never_look_at_values(program, symbols, exclusive, provenance):
+    """Meta tensors have no values: reading one (`.item()`, `.cpu()`, `if tensor`) would raise."""
+    probs = inputs(symbols, exclusive, device="meta")
+    result = directly(program, symbols, exclusive, provenance, probs)
+    logits = dl.get_logits(result)
+    assert logits.shape == (4, len(result.symbols))
+    logits.sum().backward()
+    assert all(p.grad is not None for p in probs)
+
+
+class CountTransfers(TorchDispatchMode):
+    """Counts what would wait for a device: values read, tensors copied to the host."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.reads += name in ("_local_scalar_dense", "nonzero", "equal", "masked_select")
+        return func(*args, **(kwargs or {}))
+
+
+def test_per_row_programs_transfer_only_what_they_sample(monkeypatch):
+    """The kept places of each sample go to the host, once for each call of `sample`."""
+    monkeypatch.setattr(damp, "reading_is_free", lambda tensor: False)
+    monkeypatch.setattr(convolution, "reading_is_free", lambda tensor: False)
+    copies = []
+    cpu = torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda t: (copies.append(t.shape), cpu(t))[1])
+    for provenance in PROVENANCES:
+        copies.clear()
+        probs = torch.rand(5, 10).softmax(-1)
+        d = dl.Distribution(probs, range(10), provenance=provenance)
+        with CountTransfers() as counted:
+            kept = dl.sample(d, 3)
+            total = dl.sample(dl.apply(kept, kept, lambda x, y: x + 2 * y), 4)
+            dl.get_probs(dl.apply(total, lambda x: x % 3), symbols=[0, 1, 2])
+        assert copies == [(5, 3), (5, 4)]
+        assert counted.reads == 0
+
+
+def test_index_tensors_are_made_once_per_device(monkeypatch):
+    made = []
+    from dolphin.execution import indices as contraction
+
+    original = contraction.to_device
+    monkeypatch.setattr(
+        contraction, "to_device", lambda a, d: (made.append(a.shape), original(a, d))[1]
+    )
+    for provenance in PROVENANCES:
+        for step in range(3):
+            if step == 2:
+                made.clear()
+            probs = inputs((EDGES,), False)
+            dl.get_probs(directly(closure, (EDGES,), False, provenance, probs))
+        assert made == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda d: dl.sample(d, 1),
+        lambda d: dl.get_probs(d),
+        lambda d: dl.apply(d, dl.Distribution([0.5, 0.5], [0, 1]), lambda x, y: x),
+        lambda d: 3,
+    ],
+    ids=["sample", "get_probs", "another input", "not a distribution"],
+)
+def test_what_depends_on_numbers_is_refused(program):
+    with pytest.raises(dl.DolphinError, match=r"trace|provenances"):
+        dl.trace(program, range(3))

@@ -1,0 +1,142 @@
+"""The benchmark runs and reports what it should. Nothing here looks at a time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin_tasks import bench, cli
+from dolphin_tasks.bench import sums
+from dolphin_tasks.bench.cases import CASES, NAMES, choose
+from dolphin_tasks.bench.memory import peak_memory
+from dolphin_tasks.bench.program import class_scores, fact_scores
+
+KEYS = {
+    "name", "provenance", "batch", "neural_s", "forward_s", "backward_s", "ratio", "peak_mb",
+    "udf_calls_first", "udf_calls_later",
+}  # fmt: skip
+ALL = [
+    "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7",
+    "hwf-15", "hwf-19", "path-6x6", "closure-chain-64", "clutrr-like", "mugen-like",
+]  # fmt: skip
+LARGE = {"sum-1024", "product-16", "product-20"}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_names():
+    assert list(NAMES) == ALL
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=f"{case.name}-{case.provenance}",
+            marks=[pytest.mark.slow] if case.name in LARGE else [],
+        )
+        for case in CASES
+        if case.name != "sum-1024"
+    ],
+)
+def test_every_program_can_be_measured(case):
+    (small,) = choose([case.name], provenance=case.provenance, batch=3)
+    found = bench.measure(small, steps=1, memory=False)
+    assert found.udf_calls_first > 0
+    assert found.ratio == (found.forward_s + found.backward_s) / found.neural_s
+    if case.name.startswith(("sum", "product", "path", "closure")):
+        assert found.udf_calls_later == 0
+
+
+def test_long_sums_are_folded_as_a_tree():
+    scores, labels = sums.Sum(80).draw(2, "early", generator())
+    with dl.profile() as seen:
+        folded = sums.Sum(80).loss(scores, labels)
+    assert seen.total.calls == 7 + 1  # one addition for each level, and the loss
+    in_a_row = dl.nll_loss(sums.add(sums.read_digits(scores)), labels)
+    torch.testing.assert_close(folded, in_a_row)
+
+
+@pytest.mark.parametrize("inputs", ["early", "confident"])
+@pytest.mark.parametrize("case", [c for c in CASES if c.name not in LARGE], ids=lambda c: c.name)
+def test_losses_and_gradients_are_finite_and_reach_the_scores(case, inputs):
+    scores, labels = case.program.draw(3, inputs, generator())
+    scores.requires_grad_()
+    with dl.using(case.algebra()):
+        loss = case.program.loss(scores, labels)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(scores.grad).all()
+    # Early on, hardly a formula reaches its label; and sums over paths are clipped at 1.
+    if inputs == "confident" and (case.name, case.provenance) != ("path-6x6", "damp"):
+        assert (scores.grad != 0).any()
+
+
+def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys):
+    file = tmp_path / "deep" / "results.json"
+    arguments = [
+        "bench",
+        "sum-5",
+        "mugen-like",
+        "--steps",
+        "1",
+        "--batch",
+        "2",
+        "--json",
+        str(file),
+    ]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(file.read_text())
+    assert [line["name"] for line in found] == ["sum-5", "mugen-like"]
+    for line in found:
+        assert set(line) >= KEYS
+        assert line["batch"] == 2 and line["provenance"] == "damp"
+        assert line["ratio"] == (line["forward_s"] + line["backward_s"]) / line["neural_s"]
+        assert line["peak_mb"] >= 0
+        assert line["name"] in printed
+
+
+def test_command_line_takes_a_provenance(tmp_path):
+    file = tmp_path / "results.json"
+    arguments = ["sum-5", "--steps", "1", "--batch", "2", "--no-memory", "--json", str(file)]
+    assert bench.main([*arguments, "--provenance", "dtkp-am", "--k", "2"]) == 0
+    (line,) = json.loads(file.read_text())
+    assert (line["provenance"], line["k"], line["peak_mb"]) == ("dtkp-am", 2, None)
+
+
+@pytest.mark.parametrize("arguments", [["sum-6"], ["sum-5", "--provenance", "nonsense"]])
+def test_command_line_refuses_what_it_does_not_know(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(arguments)
+    assert stopped.value.code == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+def test_peak_memory_sees_what_a_program_allocates():
+    (few,), (many,) = (choose(["sum-15"], provenance="damp", batch=b) for b in (1, 4096))
+    assert peak_memory(many, "early") > peak_memory(few, "early") + 10
+
+
+def test_a_changed_case_has_no_target():
+    assert choose(["sum-5"])[0].target is not None
+    assert choose(["sum-5"], batch=7)[0].target is None
+    assert choose(["hwf-7"], k=1)[0].target is None
+
+
+def test_early_scores_are_undecided_and_confident_ones_mostly_right():
+    truth = torch.randint(10, (4000,), generator=generator())
+    early = class_scores(truth, 10, "early", generator()).softmax(-1)
+    late = class_scores(truth, 10, "confident", generator()).softmax(-1)
+    assert early.max() < 0.5
+    assert 0.95 < (late.argmax(-1) == truth).float().mean() < 1
+    holds = torch.rand(4000, generator=generator()) < 0.3
+    assert (fact_scores(holds, "early", generator()).sigmoid() - 0.5).abs().max() < 0.35
+    seen = fact_scores(holds, "confident", generator()) > 0
+    assert 0.95 < (seen == holds).float().mean() < 1

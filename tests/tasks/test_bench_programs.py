@@ -1,0 +1,336 @@
+"""The programs of the benchmark against enumeration, and with perfect perception."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin_tasks.bench import actions, addition, formulas, kinship, paths, sums
+
+SURE = 60.0  # a score that leaves no doubt in double precision
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def sure_of(truth: torch.Tensor, classes: int) -> torch.Tensor:
+    return SURE * torch.nn.functional.one_hot(truth, classes).double()
+
+
+# -- sums and products -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "function"),
+    [(sums.add, sum), (sums.add_many, sum), (sums.multiply, math.prod)],
+    ids=["add", "add_many", "multiply"],
+)
+def test_digits_against_enumeration(program, function):
+    scores = torch.randn(2, 3, 10, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    found = program(sums.read_digits(scores))
+    for row in range(2):
+        expected: dict[int, float] = {}
+        for digits in itertools.product(range(10), repeat=3):
+            chance = math.prod(float(probs[row, i, d]) for i, d in enumerate(digits))
+            result = function(digits)
+            expected[result] = expected.get(result, 0.0) + chance
+        assert {s: pytest.approx(p, abs=1e-5) for s, p in found.row(row)} == expected
+
+
+def test_twenty_nines_do_not_overflow():
+    nine = dl.Distribution(torch.ones(1, 1).double(), [9])
+    either = dl.Distribution(torch.full((1, 2), 0.5).double(), [8, 9])
+    found = sums.multiply([nine] * 10 + [either] * 10)
+    assert 9**20 in found.symbols and 9**20 > 2**63
+    assert float(found.prob_of([9**20])) == pytest.approx(2**-10)
+    assert float(found.prob_of([9**19 * 8])) == pytest.approx(10 * 2**-10)
+    assert float(dl.get_probs(found).sum()) == pytest.approx(1.0)
+
+
+# -- addition --------------------------------------------------------------------------------------
+
+
+def test_addition_against_enumeration():
+    scores = torch.randn(8, 2, 2, 10, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    labels = [0, 7, 18, 99, 100, 123, 197, 198]
+    x, y = (
+        [dl.Distribution.from_logits(place, range(10)) for place in number.unbind(1)]
+        for number in scores.unbind(1)
+    )
+    found = dl.get_probs(addition.fits(list(zip(x, y, strict=True)), labels), symbols=[True])
+    for row, label in enumerate(labels):
+        expected = sum(
+            math.prod(float(probs[row, n, place, d]) for (n, place), d in zip(
+                [(0, 0), (0, 1), (1, 0), (1, 1)], digits, strict=True))
+            for digits in itertools.product(range(10), repeat=4)
+            if 10 * digits[0] + digits[1] + 10 * digits[2] + digits[3] == label
+        )  # fmt: skip
+        assert float(found[row]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_addition_of_perfectly_read_numbers():
+    truth = torch.randint(10, (4, 2, 15), generator=generator())
+    labels = [sum(int("".join(map(str, n))) for n in row) for row in truth.tolist()]
+    program = addition.Addition(15)
+    assert float(program.loss(sure_of(truth, 10), labels)) == pytest.approx(0.0, abs=1e-9)
+    wrong = [label + 10**15 for label in labels]
+    assert float(program.loss(sure_of(truth, 10), wrong)) > 50
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+
+def by_precedence(symbols: list) -> float:
+    """× and ÷ first, then + and −."""
+    terms, signs = [float(symbols[0])], [1]
+    for operator, digit in zip(symbols[1::2], symbols[2::2], strict=True):
+        if operator in "+-":
+            terms.append(float(digit))
+            signs.append(1 if operator == "+" else -1)
+        elif operator == "×":
+            terms[-1] *= digit
+        else:
+            terms[-1] = terms[-1] / digit if digit else math.nan
+    return sum(sign * term for sign, term in zip(signs, terms, strict=True))
+
+
+def test_values_of_formulas():
+    assert formulas.calculate([2, "+", 3, "×", 4, "-", 8, "÷", 2]) == 10.0
+    assert math.isnan(formulas.calculate([1, "+", 2, "÷", 0]))
+    for symbols in itertools.product((0, 2, 3), "+-×÷", (0, 5), "+-×÷", (0, 7)):
+        assert formulas.close(formulas.calculate(list(symbols)), by_precedence(list(symbols)))
+
+
+@pytest.mark.parametrize("length", [1, 3, 7, 19])
+def test_perfectly_read_formulas(length):
+    program = formulas.Formula(length)
+    truth = torch.randint(1, 10, (6, length), generator=generator(1))
+    truth[:, 1::2] = torch.randint(10, 14, truth[:, 1::2].shape, generator=generator(2))
+    labels = [by_precedence([formulas.SYMBOLS[s] for s in row]) for row in truth.tolist()]
+    with dl.using(dl.TopKProofs(k=3)):
+        loss = program.loss(sure_of(truth, 14), labels)
+        wrong = program.loss(sure_of(truth, 14), [label + 1 for label in labels])
+    assert float(loss) == pytest.approx(0.0, abs=1e-6)
+    assert float(wrong) > 30
+
+
+def test_formulas_against_enumeration(monkeypatch):
+    scores = 2 * torch.randn(3, 3, 14, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    monkeypatch.setattr(formulas, "KEPT", 1000)
+    places = [dl.Distribution.from_logits(s, formulas.SYMBOLS) for s in scores.unbind(1)]
+    found = formulas.evaluate(places)  # different formulas exclude each other: DAMP is exact
+    for row in range(3):
+        for result, chance in found.row(row):
+            expected = sum(
+                float(probs[row, 0, a] * probs[row, 1, 10 + o] * probs[row, 2, b])
+                for a, (o, operator), b in itertools.product(
+                    range(10), enumerate("+-×÷"), range(10)
+                )
+                if formulas.close(by_precedence([a, operator, b]), result)
+            )
+            # Results within the tolerance of each other are different symbols.
+            same = sum(p for r, p in found.row(row) if formulas.close(r, result))
+            assert same == pytest.approx(expected, abs=1e-4)
+            assert chance <= same + 1e-9
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def reaches(edges: set, start: int) -> set[int]:
+    seen, todo = set(), deque([start])
+    while todo:
+        node = todo.popleft()
+        for a, b in edges:
+            if a == node and b not in seen:
+                seen.add(b)
+                todo.append(b)
+    return seen
+
+
+def test_a_grid_of_36_nodes_has_120_edges():
+    assert len(set(paths.grid_edges(6))) == len(paths.grid_edges(6)) == 120
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_paths_against_breadth_first_search(provenance):
+    side, rows = 3, 40
+    edges = paths.grid_edges(side)
+    truth = torch.rand(rows, 9 + len(edges), generator=generator()) < 0.3
+    answers = []
+    for row in truth.tolist():
+        ends = [node for node in range(9) if row[node]]
+        there = {edge for edge, holds in zip(edges, row[9:], strict=True) if holds}
+        answers.append(any(b in reaches(there, a) for a in ends for b in ends if a != b))
+    assert 0 < sum(answers) < rows
+    scores = torch.where(truth, SURE, -SURE).double()
+    with dl.using(provenance):
+        ends = dl.Distribution.from_logits(scores[:, :9], range(9), exclusive=False)
+        between = dl.Distribution.from_logits(scores[:, 9:], edges, exclusive=False)
+        found = dl.get_probs(paths.connected(paths.closure(between), ends), symbols=[True])[:, 0]
+    torch.testing.assert_close(found, torch.tensor(answers).double())
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_perfectly_seen_paths(provenance):
+    program = paths.GridPaths(6)
+    truth, labels = program.truth(12, generator())
+    assert 0 < labels.mean() < 1
+    scores = torch.where(truth, SURE, -SURE).double()
+    with dl.using(provenance):
+        assert float(program.loss(scores, labels.double())) == pytest.approx(0.0, abs=1e-9)
+        assert float(program.loss(scores, 1 - labels.double())) > 10
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_a_chain_holds_if_all_its_links_do(provenance):
+    program = paths.Chain(12)
+    scores, _ = program.draw(5, "early", generator())
+    scores = scores.double().requires_grad_()
+    with dl.using(provenance):
+        loss = program.loss(scores, None)
+    expected = -torch.nn.functional.logsigmoid(scores).sum(1).mean()
+    torch.testing.assert_close(loss, expected)
+    (got,) = torch.autograd.grad(loss, scores, retain_graph=True)
+    (wanted,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(got, wanted)
+
+
+# -- kinship ---------------------------------------------------------------------------------------
+
+
+def test_there_are_twenty_relations():
+    assert len(set(kinship.RELATIONS)) == 20
+    assert set(kinship.TABLE.values()) <= set(kinship.RELATIONS)
+
+
+def kinds_in_a_family() -> dict[tuple[int, int], set[str]]:
+    """What people are to each other in four generations, from parents and marriages alone."""
+    couples = {(0, 1), (2, 3), (4, 5), (6, 7)}
+    parents = {2: (0, 1), 4: (0, 1), 6: (2, 3), 8: (2, 3), 9: (4, 5), 10: (4, 5), 11: (4, 5)}
+    parents[12] = (6, 7)
+    spouse = {a: {b} for a, b in couples} | {b: {a} for a, b in couples}
+
+    def up(a):
+        return set(parents.get(a, ()))
+
+    def down(a):
+        return {child for child, pair in parents.items() if a in pair}
+
+    def beside(a):
+        return {b for b in parents if b != a and a in parents and parents[b] == parents[a]}
+
+    def then(first, second):
+        return lambda a: {c for b in first(a) for c in second(b)}
+
+    def married(a):
+        return spouse.get(a, set())
+
+    kinds = {
+        "parent": up, "child": down, "sibling": beside, "spouse": married,
+        "grandparent": then(up, up), "grandchild": then(down, down),
+        "parent's sibling": then(up, beside), "sibling's child": then(beside, down),
+        "parent-in-law": then(married, up), "child-in-law": then(down, married),
+    }  # fmt: skip
+    found: dict[tuple[int, int], set[str]] = {}
+    for kind, relatives in kinds.items():
+        for a in range(13):
+            for b in relatives(a):
+                found.setdefault((a, b), set()).add(kind)
+    return found
+
+
+def test_the_rules_of_kinship_hold_in_a_family():
+    family = kinds_in_a_family()
+    used = set()
+    for ((a, b), first), ((c, d), second) in itertools.product(family.items(), repeat=2):
+        for pair in itertools.product(first, second):
+            if b == c and a != d and pair in kinship.RULES:
+                used.add(pair)
+                assert kinship.RULES[pair] in family[a, d], (a, b, d, pair)
+    assert used == set(kinship.RULES)
+    for (a, b), kinds in family.items():
+        men = {kinship.inverse(kinship.KINDS[kind][0], female=False) for kind in kinds}
+        assert men == {kinship.KINDS[kind][0] for kind in family[b, a]}
+
+
+def test_nobody_is_derived_through_the_asker():
+    """Ada's brother's sister may be Ada, but Ada's daughter is not Ada's niece."""
+    told = [("Ada", "brother", "Ben"), ("Ben", "sister", "Ada"), ("Ada", "daughter", "Cleo")]
+    story = kinship.Story((), (), ("Ada", "Cleo"), "daughter")
+    facts = dl.Distribution.from_rows([(told, [1.0] * 3)], exclusive=False)
+    assert kinship.answers(facts, [story]).row(0) == [("daughter", 1.0)]
+
+
+@pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
+def test_perfectly_read_stories(provenance):
+    program = kinship.Kinship(10)
+    _, stories = program.draw(12, "early", generator())
+    assert {len(story.pairs) // 2 for story in stories} == set(range(2, 11))
+    rows = [
+        ([(a, r, b) for (a, b), r in zip(s.pairs, s.relations, strict=True)], [1.0] * len(s.pairs))
+        for s in stories
+    ]
+    facts = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
+    found = dl.get_probs(kinship.answers(facts, stories), symbols=kinship.RELATIONS)
+    wanted = [kinship.RELATIONS.index(story.answer) for story in stories]
+    expected = torch.nn.functional.one_hot(torch.tensor(wanted), 20).to(found)
+    torch.testing.assert_close(found, expected)
+
+
+def test_chance_of_a_short_story_by_hand():
+    story = kinship.Story(
+        (("Ada", "Ben"), ("Ben", "Cleo")), ("father", "mother"), ("Ada", "Cleo"), "grandmother"
+    )
+    facts = dl.Distribution.from_rows(
+        [
+            (
+                [
+                    ("Ada", "father", "Ben"),
+                    ("Ada", "brother", "Ben"),
+                    ("Ben", "mother", "Cleo"),
+                    ("Ben", "sister", "Cleo"),
+                ],
+                [0.7, 0.2, 0.6, 0.3],
+            )
+        ],
+        exclusive=[[0, 1], [2, 3]],
+    )
+    found = dict(kinship.answers(facts, [story]).row(0))
+    expected = {"grandmother": 0.42, "aunt": 0.21, "mother": 0.12, "sister": 0.06}
+    assert found == {relation: pytest.approx(p) for relation, p in expected.items()}
+
+
+# -- captions --------------------------------------------------------------------------------------
+
+
+def test_captions_against_enumeration():
+    scores = torch.randn(2, 4, 8, dtype=torch.float64, generator=generator())
+    probs = scores.softmax(-1)
+    captions = [("walk", "jump"), ("walk", "jump", "walk"), ("die",)]
+    frames = [dl.Distribution.from_logits(s, actions.ACTIONS) for s in scores.unbind(1)]
+    found = dl.get_probs(actions.watch(frames, captions), symbols=captions)
+    expected = torch.zeros(2, 3, dtype=torch.float64)
+    for video in itertools.product(range(8), repeat=4):
+        shown = tuple(actions.ACTIONS[a] for a, _ in itertools.groupby(video))
+        if shown in captions:
+            for row in range(2):
+                chance = math.prod(float(probs[row, i, a]) for i, a in enumerate(video))
+                expected[row, captions.index(shown)] += chance
+    torch.testing.assert_close(found, expected)
+
+
+def test_perfectly_seen_videos_find_their_captions():
+    truth = torch.tensor([[2] * 10 + [4] * 6, [2] * 4 + [5] * 12, [7] * 16])
+    captions = [("walk", "jump"), ("walk", "collect"), ("kill",)]
+    assert float(actions.Captions(16).loss(sure_of(truth, 8), captions)) < 1e-9
+    assert float(actions.Captions(16).loss(sure_of(truth, 8), captions[::-1])) > 10
