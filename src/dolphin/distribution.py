@@ -16,7 +16,8 @@ from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index, to_device
 from dolphin.execution.profiling import profiled
 from dolphin.operators import Operators
-from dolphin.provenance.contract import Facts, Provenance, Tags, TensorProvenance
+from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.reading import columns, matching, read_targets
 from dolphin.symbolic.calling import ABSENT

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, shorten
-from dolphin.provenance.contract import Facts
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, safe_log
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowSymbols

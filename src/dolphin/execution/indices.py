@@ -121,6 +121,7 @@ class Contraction:
 
     def _prepare(self) -> None:
         self._selection: Index | None = None
+        self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._ordered: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
@@ -167,6 +168,36 @@ class Contraction:
         within = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
         chosen = order[starts[wanted][whose] + within]
         return whose, tuple(index[chosen] for index in self.indices)
+
+    def two_by_two(self, most: int) -> list[list[Contraction]]:
+        """The same as contractions of two operands each: (((t_1 ⊗ t_2) ⊗ t_3) ...), then ⊕.
+
+        A list of steps for some groups at a time, so that between two steps there are at most
+        `most` combinations (more if a single group has more).
+        """
+        if self._two_by_two is None or self._two_by_two[0] != most:
+            counts, _, order = self._sorted()
+            ends = np.cumsum(counts)
+            pieces, start = [], 0
+            while start < self.groups:
+                before = ends[start - 1] if start else 0
+                stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+                pieces.append(self._steps(order[before : ends[stop - 1]], start, stop))
+                start = stop
+            self._two_by_two = (most, pieces or [self._steps(order[:0], 0, 0)])
+        return self._two_by_two[1]
+
+    def _steps(self, chosen: np.ndarray, start: int, stop: int) -> list[Contraction]:
+        """Steps for the combinations of groups start .. stop."""
+        first, *others = (index[chosen] for index in self.indices)
+        steps = []
+        for index in others[:-1]:
+            pairs, first_of = np.unique((first << 32) | index, return_inverse=True)
+            places = np.arange(len(pairs))
+            steps.append(Contraction([pairs >> 32, pairs & 0xFFFFFFFF], places, len(pairs)))
+            first = first_of.reshape(-1)
+        last = Contraction([first, others[-1]], self.group_of[chosen] - start, stop - start)
+        return [*steps, last]
 
     def _make_layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
         counts, starts, order = self._sorted()

@@ -19,7 +19,8 @@ from dolphin.context import default_provenance
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index
-from dolphin.provenance.contract import Facts, Provenance
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import IMPOSSIBLE, prob_of_log, safe_log
 from dolphin.provenance.topk.encoding import code_of
 from dolphin.symbolic.symbols import Symbols

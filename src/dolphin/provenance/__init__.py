@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from dolphin.errors import InputError, listing
-from dolphin.provenance.contract import Facts, Provenance, TensorProvenance
+from dolphin.provenance.contract import Provenance, TensorProvenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
 from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
 from dolphin.provenance.topk import TopKProofs

@@ -20,46 +20,12 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import UnsupportedError
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Index, to_device
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import prob_of_log, safe_log
 from dolphin.settings import current_settings
 
 Tags = Any
-
-
-class Facts:
-    """What an input distribution knows: the probability of each of its columns in each row.
-
-    `groups` lists the columns that exclude each other; a group of one is an independent fact.
-    Facts are told apart by identity, never by their numbers. `label(column, row)` names a fact in
-    explanations; it belongs to whoever made the facts.
-    """
-
-    def __init__(
-        self,
-        *,
-        log_probs: Tensor,
-        groups: tuple[tuple[int, ...], ...],
-        label: Callable[[int, int], Any],
-        probs: Tensor | None = None,
-    ) -> None:
-        self.log_probs = log_probs  # (columns, rows)
-        self.groups = groups
-        self.label = label
-        self._probs = probs
-
-    @property
-    def columns(self) -> int:
-        return self.log_probs.shape[0]
-
-    @property
-    def rows(self) -> int:
-        return self.log_probs.shape[1]
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities, (columns, rows)."""
-        return prob_of_log(self.log_probs) if self._probs is None else self._probs
 
 
 class Provenance(abc.ABC):
@@ -187,6 +153,14 @@ class Provenance(abc.ABC):
 
         The parts have the same number of symbols n, or are flattened with the same width.
         """
+
+    @abc.abstractmethod
+    def take_rows(self, tags: Tags, rows: np.ndarray, width: int | None) -> Tags:
+        """The tags of some rows, in that order. `width`: symbols a row, where rows are flat."""
+
+    @abc.abstractmethod
+    def moved(self, tags: Tags, move: Callable[[Tensor], Tensor]) -> Tags:
+        """The same tags, with every tensor of numbers replaced: another device, or detached."""
 
     # -- for people --------------------------------------------------------------------------------
 
@@ -320,6 +294,16 @@ class TensorProvenance(Provenance):
         shape = self.tag_shape
         spread = [p.expand(-1, rows, *shape) for p, rows in zip(parts, batches, strict=True)]
         return torch.cat(spread, dim=1)
+
+    def take_rows(self, tags: Tensor, rows: np.ndarray, width: int | None) -> Tensor:
+        places = to_device(rows, tags.device)
+        if width is None:
+            return tags if tags.shape[1] == 1 else tags.index_select(1, places)
+        kept = tags.view(-1, width, *tags.shape[1:]).index_select(0, places)
+        return kept.view(-1, *tags.shape[1:])
+
+    def moved(self, tags: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
+        return move(tags)
 
     def describe(self, tags: Tensor) -> tuple[torch.device, int]:
         return tags.device, tags.shape[1]

@@ -1,88 +1,242 @@
-"""Facts of several distributions, row after row, as the facts of one batch."""
+"""Facts: what inputs know, and which facts are the same ones.
+
+A fact is one column of one row of an input. Rows never meet, so the question is always asked within
+a row: are these columns, in this row, those of that input? Every row of an input gets a number when
+the input is made, its *origin*. It stays with the row through `stack`, indexing, copies and
+pickles, so two distributions that were put together in different ways know what they share.
+
+`arrange` puts the inputs of several distributions side by side: it finds *slots*, one per input
+that a row can speak of, such that every origin of a row stands in exactly one slot of that row.
+"""
 
 from __future__ import annotations
 
-import weakref
+import os
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from dolphin.provenance.contract import Facts
-from dolphin.provenance.numerics import ZERO
+from dolphin.execution.indices import to_device
+from dolphin.provenance.numerics import ZERO, prob_of_log
 
+Groups = tuple[tuple[int, ...], ...]
 Label = Callable[[int, int], Any]
+NOWHERE = -1  # the origin of a row in which facts don't take part
+
+
+class _Origins:
+    """Gives out numbers that no other input of this or any other process is likely to have."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        self._next = int.from_bytes(os.urandom(8), "little") >> 2
+
+    def take(self, rows: int) -> np.ndarray:
+        with self._lock:
+            first = self._next
+            self._next += rows
+        return np.arange(first, first + rows, dtype=np.int64)
+
+
+_origins = _Origins()
+if hasattr(os, "register_at_fork"):  # a worker must not give out its parent's numbers
+    os.register_at_fork(after_in_child=_origins.start_anew)
+
+
+class Facts:
+    """What an input distribution knows: the probability of each of its columns in each row.
+
+    `groups` lists the columns that exclude each other; a group of one is an independent fact.
+    Facts are told apart by their origins, never by their numbers. `label(column, row)` names a fact
+    in explanations; it belongs to whoever made the facts.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_probs: Tensor,
+        groups: Groups,
+        label: Label,
+        probs: Tensor | None = None,
+        origins: np.ndarray | None = None,
+    ) -> None:
+        self.log_probs = log_probs  # (columns, rows)
+        self.groups = groups
+        self.label = label
+        self._probs = probs
+        self.fresh = origins is None  # then no other facts can have the same origins
+        self.origins = _origins.take(log_probs.shape[1]) if origins is None else origins
+
+    @property
+    def columns(self) -> int:
+        return self.log_probs.shape[0]
+
+    @property
+    def rows(self) -> int:
+        return self.log_probs.shape[1]
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities, (columns, rows)."""
+        return prob_of_log(self.log_probs) if self._probs is None else self._probs
+
+    @property
+    def given_probs(self) -> Tensor | None:
+        """The probabilities as they were given, if probabilities were given."""
+        return self._probs
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Facts:
+        """The same facts, with other tensors: on another device, or detached."""
+        return Facts(
+            log_probs=move(self.log_probs),
+            groups=self.groups,
+            label=self.label,
+            probs=None if self._probs is None else move(self._probs),
+            origins=self.origins,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "fresh": False}  # the copy has the same origins
 
 
 @dataclass(frozen=True)
-class _Stacked:
+class View:
+    """Facts as part of a batch: row i of the batch is row rows[i] of the facts, or none (-1)."""
+
+    facts: Facts
+    rows: np.ndarray
+
+    @classmethod
+    def whole(cls, facts: Facts, batch: int) -> View:
+        """Facts that take part in all rows of a batch."""
+        return cls(facts, np.arange(batch) if facts.rows > 1 else np.zeros(batch, dtype=np.int64))
+
+    @property
+    def origins(self) -> np.ndarray:
+        return np.where(self.rows < 0, NOWHERE, self.facts.origins[self.rows])
+
+    def taken(self, rows: np.ndarray) -> View:
+        """Some rows of this view, in that order; -1 for a row in which it takes no part."""
+        return View(self.facts, np.where(rows < 0, -1, self.rows[rows]))
+
+
+@dataclass
+class _Slot:
+    groups: Groups
+    origins: np.ndarray  # (batch,), NOWHERE where there is still room
+    parts: list[tuple[View, np.ndarray]] = field(default_factory=list)
+
+    def take(self, view: View, rows: np.ndarray) -> None:
+        self.origins = np.where(rows, view.origins, self.origins)
+        self.parts.append((view, rows))
+
+    def facts(self) -> Facts:
+        for view, _ in self.parts:
+            origins = view.facts.origins
+            if len(origins) in (1, len(self.origins)) and (origins == self.origins).all():
+                return view.facts
+        return _joined(self)
+
+
+Place = tuple[int, np.ndarray | None]  # a slot, and in which rows (None: wherever it takes part)
+
+
+def arrange(
+    parts: Sequence[Sequence[View]], batch: int
+) -> tuple[list[Facts], list[list[list[Place]]]]:
+    """Slots for the inputs of all parts, and for each view of each part where its rows went.
+
+    >>> a, b = (Facts(log_probs=torch.zeros(2, 1), groups=((0, 1),), label=str) for _ in "ab")
+    >>> first, second = np.array([0, -1]), np.array([-1, 0])
+    >>> stacked = [View(a, first)], [View(b, second)]
+    >>> slots, places = arrange([*stacked, [View.whole(a, 2)]], batch=2)
+    >>> len(slots), [[slot for slot, _ in view] for view in places[2]]
+    (2, [[0, 1]])
+    """
+    slots: list[_Slot] = []
+    placed = [[_place(view, slots, batch) for view in views] for views in parts]
+    return [slot.facts() for slot in slots], placed
+
+
+def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
+    origins = np.broadcast_to(view.origins, (batch,))
+    left = origins != NOWHERE
+    places: list[Place] = []
+    for number, slot in enumerate(slots):
+        if slot.groups != view.facts.groups:
+            continue
+        hit = left & (slot.origins == origins)
+        if hit.any():
+            left = left & ~hit
+            places.append((number, None if not (left.any() or places) else hit))
+            if not left.any():
+                return places
+    if not left.any() and places:
+        return places
+    room = next(
+        (
+            number
+            for number, slot in enumerate(slots)
+            if slot.groups == view.facts.groups and (slot.origins[left] == NOWHERE).all()
+        ),
+        len(slots),
+    )
+    if room == len(slots):
+        slots.append(_Slot(view.facts.groups, np.full(batch, NOWHERE, dtype=np.int64)))
+    slots[room].take(view, left)
+    return [*places, (room, left if places else None)]
+
+
+def _joined(slot: _Slot) -> Facts:
+    """The facts of a slot that is put together from several, row by row."""
+    views = [view for view, _ in slot.parts]
+    start = np.cumsum([0, *(view.facts.rows for view in views)])
+    at = np.full(len(slot.origins), start[-1], dtype=np.int64)  # the last column stands for nothing
+    whose = np.zeros(len(slot.origins), dtype=np.int64)
+    for number, (view, rows) in enumerate(slot.parts):
+        at[rows] = start[number] + np.broadcast_to(view.rows, rows.shape)[rows]
+        whose[rows] = number
+    logs = _rows([view.facts.log_probs for view in views], at, ZERO)
+    given = [view.facts.given_probs for view in views]
+    probs = None
+    if all(each is not None for each in given):
+        probs = _rows([each for each in given if each is not None], at, 0.0)
+    label = _RowLabels(tuple(view.facts.label for view in views), whose, at - start[whose])
+    return Facts(log_probs=logs, groups=slot.groups, label=label, probs=probs, origins=slot.origins)
+
+
+def _rows(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
+    """Rows of all parts side by side, and one more with nothing but `fill`, at these places."""
+    every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)
+    return every.index_select(1, to_device(at, every.device))
+
+
+@dataclass(frozen=True)
+class _RowLabels:
+    """Names of facts that were put together row by row."""
+
     labels: tuple[Label, ...]
-    batches: tuple[int, ...]
+    whose: np.ndarray
+    rows: np.ndarray
 
     def __call__(self, column: int, row: int) -> Any:
-        for label, rows in zip(self.labels, self.batches, strict=True):
-            if row < rows:
-                return label(column, row)
-            row -= rows
-        raise IndexError(row)
+        row = 0 if len(self.rows) == 1 else row
+        return self.labels[self.whose[row]](column, int(self.rows[row]))
 
 
-@dataclass(frozen=True)
-class _Later:
-    label: Label
-    before: int
-
-    def __call__(self, column: int, row: int) -> Any:
-        return self.label(column, row - self.before)
-
-
-class StackedFacts(Facts):
-    """Keeps its parts alive, so that their identities stay theirs."""
-
-    def __init__(self, parts: tuple[Facts, ...], **arguments: object) -> None:
-        super().__init__(**arguments)  # type: ignore[arg-type]
-        self.parts = parts
-
-
-# Stacking the same inputs twice gives the same facts, so that two distributions that were stacked
-# apart still know what they share. Entries live as long as some distribution uses them.
-_stacked: weakref.WeakValueDictionary[tuple[int, ...], StackedFacts] = weakref.WeakValueDictionary()
-
-
-def stack_facts(parts: Sequence[Facts], batches: Sequence[int]) -> Facts:
-    """One input whose rows are those of all parts, which have the same columns and groups."""
-    key = (*map(id, parts), *batches)
-    known = _stacked.get(key)
-    if known is None:
-        spread = [p.log_probs.expand(-1, rows) for p, rows in zip(parts, batches, strict=True)]
-
-        known = StackedFacts(
-            tuple(parts),
-            log_probs=torch.cat(spread, dim=1),
-            groups=parts[0].groups,
-            label=_Stacked(tuple(part.label for part in parts), tuple(batches)),
-        )
-        _stacked[key] = known
-    return known
-
-
-def extend_facts(facts: Facts, before: int, batch: int, after: int) -> Facts:
-    """The same facts within a larger batch; in the other rows they never hold."""
-    key = (id(facts), -before, -after)
-    known = _stacked.get(key)
-    if known is None:
-        logs = facts.log_probs.expand(-1, batch)
-        padded = [
-            logs.new_full((facts.columns, before), ZERO),
-            logs,
-            logs.new_full((facts.columns, after), ZERO),
-        ]
-        known = StackedFacts(
-            (facts,),
-            log_probs=torch.cat(padded, dim=1),
-            groups=facts.groups,
-            label=_Later(facts.label, before),
-        )
-        _stacked[key] = known
-    return known
+def all_apart(facts: Sequence[Facts]) -> bool:
+    """Can no two of these, unless they are one object, have a fact in common?"""
+    if all(each.fresh for each in facts):
+        return True
+    origins = [np.unique(each.origins) for each in {id(each): each for each in facts}.values()]
+    every = np.concatenate(origins)
+    every = every[every != NOWHERE]
+    return len(np.unique(every)) == len(every)

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.execution.indices import BucketTensors
-from dolphin.provenance.contract import Facts, TensorProvenance
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, log1mexp, prob_of_log
 from dolphin.settings import current_settings
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import Contraction, to_device
-from dolphin.provenance.contract import Facts
 from dolphin.provenance.damp import DAMP
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, safe_log
 
 _SUMS = DAMP(above_one="pass")

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from dolphin.errors import InputError, UnsupportedError
 from dolphin.execution.indices import Contraction, Index, to_device
-from dolphin.provenance.contract import Facts, Provenance
+from dolphin.provenance.contract import Provenance
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
 from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups
-from dolphin.provenance.facts import extend_facts, stack_facts
+from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,29 +193,48 @@ class Exact(Provenance):
         return replace(tags, numbers=spread, row_of=np.repeat(np.arange(rows), n))
 
     def stack(self, parts: Sequence[Formulas], batches: Sequence[int], *, flat: bool) -> Formulas:
-        if all(part.groups == parts[0].groups for part in parts):
-            together = zip(*(part.inputs for part in parts), strict=True)
-            inputs = tuple(stack_facts(facts, batches) for facts in together)
-            parts = [replace(part, inputs=inputs) for part in parts]
-        else:
-            before = np.cumsum([0, *batches])
-            parts = [
-                replace(
-                    part,
-                    inputs=tuple(extend_facts(f, a, b, before[-1] - a - b) for f in part.inputs),
-                )
-                for part, a, b in zip(parts, before.tolist(), batches, strict=False)
+        starts = np.cumsum([0, *batches])
+        every = np.arange(starts[-1])
+        views = []
+        for part, start, rows in zip(parts, starts, batches, strict=False):
+            inside = np.where((every >= start) & (every < start + rows), every - start, -1)
+            views.append([View.whole(facts, rows).taken(inside) for facts in part.inputs])
+        slots, places = arrange(views, len(every))
+        table = _newest_table(parts)
+        numbers = []
+        for part, own, start, rows in zip(parts, places, starts, batches, strict=False):
+            cut = [
+                [(slot, None if r is None else r[start : start + rows]) for slot, r in view]
+                for view in own
             ]
-        table, inputs, numbers = _aligned(parts)
+            moved = _seated(part, table, cut, rows)
+            numbers.append(moved if flat else np.broadcast_to(moved, (len(moved), rows)))
         like = parts[0].like
         if not flat:
-            spread = [
-                np.broadcast_to(p, (len(p), rows)) for p, rows in zip(numbers, batches, strict=True)
-            ]
-            return Formulas(table, np.concatenate(spread, axis=1), inputs, like)
-        starts = np.cumsum([0, *batches])
-        row_of = [_row_of(part) + start for part, start in zip(parts, starts, strict=False)]
-        return Formulas(table, np.concatenate(numbers), inputs, like, np.concatenate(row_of))
+            return Formulas(table, np.concatenate(numbers, axis=1), tuple(slots), like)
+        row_of = np.repeat(every, len(numbers[0]) // batches[0])
+        return Formulas(table, np.concatenate(numbers), tuple(slots), like, row_of)
+
+    def take_rows(self, tags: Formulas, rows: np.ndarray, width: int | None) -> Formulas:
+        batch = len(rows)
+        if width is None:
+            numbers = tags.numbers if tags.numbers.shape[1] == 1 else tags.numbers[:, rows]
+            taken = replace(tags, numbers=numbers)
+        else:
+            numbers = tags.numbers.reshape(-1, width)[rows].reshape(-1, 1)
+            taken = replace(tags, numbers=numbers, row_of=np.repeat(np.arange(batch), width))
+        if all(facts.rows == 1 for facts in tags.inputs):
+            return taken
+        views = [
+            View(facts, rows if facts.rows > 1 else np.zeros_like(rows)) for facts in tags.inputs
+        ]
+        slots, places = arrange([views], batch)
+        numbers = _seated(taken, tags.table, places[0], batch)
+        return replace(taken, numbers=numbers, inputs=tuple(slots))
+
+    def moved(self, tags: Formulas, move: Callable[[Tensor], Tensor]) -> Formulas:
+        inputs = tuple(facts.moved(move) for facts in tags.inputs)
+        return replace(tags, inputs=inputs, like=move(tags.like))
 
     def describe(self, tags: Formulas) -> tuple[torch.device, int]:
         return tags.like.device, tags.rows
@@ -238,27 +257,66 @@ def _row_of(tags: Formulas) -> np.ndarray:
     return np.zeros(len(tags.numbers), dtype=np.int64) if tags.row_of is None else tags.row_of
 
 
+def _newest_table(parts: Sequence[Formulas]) -> FormulaTable:
+    return max((part.table for part in parts), key=lambda table: table.generation)
+
+
 def _aligned(
     parts: Sequence[Formulas],
 ) -> tuple[FormulaTable, tuple[Facts, ...], list[np.ndarray]]:
     """One table and one list of inputs for all parts, and their formulas in these terms."""
-    table = max((part.table for part in parts), key=lambda table: table.generation)
-    inputs: list[Facts] = []
-    numbers = []
-    for part in parts:
-        positions = []
-        for facts in part.inputs:
-            found = next((at for at, known in enumerate(inputs) if known is facts), len(inputs))
-            if found == len(inputs):
-                inputs.append(facts)
-            positions.append(found)
-        if part.table is table and positions == list(range(len(positions))):
-            numbers.append(part.numbers)
-            continue
-        with table.lock:
-            moved = table.moved(part.numbers.reshape(-1).tolist(), part.table, tuple(positions))
-        numbers.append(np.array(moved, dtype=np.int64).reshape(part.numbers.shape))
-    return table, tuple(inputs), numbers
+    table = _newest_table(parts)
+    every = {id(facts): facts for part in parts for facts in part.inputs}
+    batch = max((facts.rows for facts in every.values()), default=1)
+    if all_apart(list(every.values())):
+        slots = list(every.values())
+        position = {key: at for at, key in enumerate(every)}
+        places = [[[(position[id(facts)], None)] for facts in part.inputs] for part in parts]
+    else:
+        views = [[View.whole(facts, batch) for facts in part.inputs] for part in parts]
+        slots, places = arrange(views, batch)
+    numbers = [_seated(part, table, own, batch) for part, own in zip(parts, places, strict=True)]
+    return table, tuple(slots), numbers
+
+
+def _seated(
+    tags: Formulas, table: FormulaTable, places: Sequence[Sequence[Place]], batch: int
+) -> np.ndarray:
+    """Formulas in terms of `table`, whose inputs are found in other slots.
+
+    An input may be found in one slot in some rows and in another one in others.
+    """
+    if all(len(own) == 1 for own in places):
+        return _renamed(tags, tags.numbers, table, [own[0][0] for own in places])
+    # Rows in which all inputs are found in the same slots have their formulas moved together.
+    slot_in = np.array([_slot_in_rows(own, batch) for own in places])  # (inputs, batch)
+    patterns, kind = np.unique(slot_in, axis=1, return_inverse=True)
+    kind = np.asarray(kind).reshape(-1)
+    flat = tags.row_of is not None
+    shape = tags.numbers.shape if flat else (len(tags.numbers), batch)
+    source, out = np.broadcast_to(tags.numbers, shape), np.empty(shape, dtype=np.int64)
+    for number, slots in enumerate(patterns.T.tolist()):
+        here = kind == number
+        chosen = (here[_row_of(tags)], slice(None)) if flat else (slice(None), here)
+        out[chosen] = _renamed(tags, source[chosen], table, slots)
+    return out
+
+
+def _slot_in_rows(places: Sequence[Place], batch: int) -> np.ndarray:
+    slots = np.zeros(batch, dtype=np.int64)
+    for slot, rows in places:
+        slots[slice(None) if rows is None else rows] = slot
+    return slots
+
+
+def _renamed(
+    tags: Formulas, numbers: np.ndarray, table: FormulaTable, positions: Sequence[int]
+) -> np.ndarray:
+    if tags.table is table and list(positions) == list(range(len(positions))):
+        return numbers
+    with table.lock:
+        moved = table.moved(numbers.reshape(-1).tolist(), tags.table, tuple(positions))
+    return np.array(moved, dtype=np.int64).reshape(numbers.shape)
 
 
 def _combined(table: FormulaTable, operands: Sequence[np.ndarray], plan: Contraction) -> np.ndarray:

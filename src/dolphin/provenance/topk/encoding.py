@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import to_device
-from dolphin.provenance.contract import Facts
+from dolphin.provenance.facts import Facts, Groups
 
 WORD_BITS = 63
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
@@ -170,6 +170,19 @@ class Move:
     shift: int
 
 
+def moves_between(source: Placement, target: Placement) -> list[Move]:
+    """How an input's bits are moved from one place to another."""
+    return [
+        Move(
+            source.word + word,
+            bits << source.shift,
+            target.word + word,
+            target.shift - source.shift,
+        )
+        for word, bits in enumerate(source.code.word_masks)
+    ]
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where the code of each input stands in the words of a proof."""
@@ -223,10 +236,14 @@ class Layout:
         for placement in self.placements:
             found = target.find(placement.facts)
             assert found is not None
-            for word, bits in enumerate(placement.code.word_masks):
-                key = (placement.word + word, found.word + word, found.shift - placement.shift)
-                masks[key] = masks.get(key, 0) | (bits << placement.shift)
+            for move in moves_between(placement, found):
+                key = (move.source, move.target, move.shift)
+                masks[key] = masks.get(key, 0) | move.mask
         return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
+
+    def positions(self) -> list[tuple[Groups, int, int]]:
+        """Where the codes of inputs stand, whichever inputs they are."""
+        return [(p.facts.groups, p.word, p.shift) for p in self.placements]
 
     def overlaps(self, other: Layout) -> bool:
         return any(self.find(placement.facts) is not None for placement in other.placements)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Index
-from dolphin.provenance.facts import extend_facts, stack_facts
-from dolphin.provenance.topk.encoding import Layout, Move, merge
+from dolphin.execution.indices import Index, to_device
+from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
+from dolphin.provenance.topk.encoding import Layout, Move, merge, moves_between
 
 NO_PROOF = float("-inf")
 
@@ -63,10 +64,53 @@ def with_signs(tags: Proofs) -> Proofs:
     return replace(tags, patterns=patterns, layout=layout, fields=None)
 
 
-def same_signs(parts: Sequence[Proofs]) -> list[Proofs]:
-    """All parts with signs if one of them has them."""
+def compatible(parts: Sequence[Proofs]) -> list[Proofs]:
+    """The same tags; those of one of them that are facts of another are written as the same facts.
+
+    Afterwards, two inputs are one object or have nothing to do with each other in any row, and all
+    parts have signs if one of them has them.
+    """
     signed = any(part.signed for part in parts)
-    return [with_signs(part) for part in parts] if signed else list(parts)
+    parts = [with_signs(part) for part in parts] if signed else list(parts)
+    facts = [placement.facts for part in parts for placement in part.layout.placements]
+    if all_apart(facts):
+        return parts
+    batch = max(each.rows for each in facts)
+    views = [[View.whole(p.facts, batch) for p in part.layout.placements] for part in parts]
+    slots, places = arrange(views, batch)
+    return [_seated(part, slots, own, batch) for part, own in zip(parts, places, strict=True)]
+
+
+def _seated(
+    tags: Proofs, slots: Sequence[Facts], places: Sequence[Sequence[Place]], batch: int
+) -> Proofs:
+    """Tags whose inputs are found in other slots, perhaps not in the same one in all rows."""
+    layout = Layout(signed=tags.signed)
+    for slot, _ in (place for own in places for place in own):
+        if layout.find(slots[slot]) is None:
+            layout = layout.having(slots[slot])
+    if layout.positions() == tags.layout.positions() and all(len(own) == 1 for own in places):
+        return replace(tags, layout=layout)
+    patterns, scores = tags.patterns, tags.scores
+    split = any(rows is not None for own in places for _, rows in own)
+    if split and tags.row_of is None:
+        patterns, scores = (t.expand(*t.shape[:-1], batch) for t in (patterns, scores))
+    out = patterns.new_zeros(layout.words, *patterns.shape[1:])
+    for placement, own in zip(tags.layout.placements, places, strict=True):
+        for slot, rows in own:
+            target = layout.find(slots[slot])
+            assert target is not None
+            kept = patterns if rows is None else _in_rows(patterns, rows, tags.row_of)
+            for move in moves_between(placement, target):
+                _add_moved(out, kept, move)
+    return replace(tags, patterns=out, scores=scores, layout=layout, fields=None)
+
+
+def _in_rows(patterns: Tensor, rows: np.ndarray, row_of: Tensor | None) -> Tensor:
+    """Patterns in some rows, and nothing in the others."""
+    mask = to_device(rows, patterns.device)
+    mask = mask if row_of is None else mask[row_of][:, None]
+    return torch.where(mask, patterns, 0)
 
 
 def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
@@ -87,14 +131,17 @@ def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
         out[: patterns.shape[0]] |= patterns
         return
     for move in moves:
-        bits = patterns[move.source] & move.mask
-        bits = bits << move.shift if move.shift >= 0 else bits >> -move.shift
-        out[move.target] |= bits
+        _add_moved(out, patterns, move)
+
+
+def _add_moved(out: Tensor, patterns: Tensor, move: Move) -> None:
+    bits = patterns[move.source] & move.mask
+    out[move.target] |= bits << move.shift if move.shift >= 0 else bits >> -move.shift
 
 
 def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]]:
     """A common layout, and the patterns and scores of all parts in it, with the same k and r."""
-    parts = same_signs(parts)
+    parts = compatible(parts)
     layout = merge([part.layout for part in parts])
     k = max(part.k for part in parts)
     rows = max(part.rows for part in parts)
@@ -204,37 +251,33 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
 
 
 def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
-    """Rows after rows. Inputs at the same place of programs of the same shape become one input."""
-    parts = same_signs(parts)
-    shapes = [[(p.facts.groups, p.word, p.shift) for p in part.layout.placements] for part in parts]
-    if all(shape == shapes[0] for shape in shapes):
-        layout = Layout(signed=parts[0].signed)
-        for together in zip(*(part.layout.placements for part in parts), strict=True):
-            layout = layout.having(stack_facts([p.facts for p in together], batches))
-        parts = [replace(part, layout=layout) for part in parts]
-    else:
-        total, before = sum(batches), 0
-        widened = []
-        for part, batch in zip(parts, batches, strict=True):
-            layout = Layout(signed=part.signed)
-            for placement in part.layout.placements:
-                layout = layout.having(
-                    extend_facts(placement.facts, before, batch, total - before - batch)
-                )
-            widened.append(replace(part, layout=layout))
-            before += batch
-        parts = widened
-    return _stack_rows(parts, batches, flat)
+    """Rows after rows. Inputs of different parts share a place in the patterns where they can."""
+    signed = any(part.signed for part in parts)
+    parts = [with_signs(part) for part in parts] if signed else list(parts)
+    starts = np.cumsum([0, *batches])
+    every = np.arange(starts[-1])
+    views = []
+    for part, start, rows in zip(parts, starts, batches, strict=False):
+        inside = np.where((every >= start) & (every < start + rows), every - start, -1)
+        views.append([View.whole(p.facts, rows).taken(inside) for p in part.layout.placements])
+    slots, places = arrange(views, len(every))
+    seated = []
+    for part, own, start, rows in zip(parts, places, starts, batches, strict=False):
+        cut = [
+            [(slot, None if r is None else r[start : start + rows]) for slot, r in view]
+            for view in own
+        ]
+        seated.append(_seated(part, slots, cut, rows))
+    return _stack_rows(seated, batches, flat)
 
 
 def _stack_rows(parts: Sequence[Proofs], batches: Sequence[int], flat: bool) -> Proofs:
+    disjoint = all(part.disjoint for part in parts)  # no row mixes two parts
     if flat:
-        before = [sum(batches[:i]) for i in range(len(batches))]
-        shifted = [
-            part if part.row_of is None else replace(part, row_of=part.row_of + start, fields=None)
-            for part, start in zip(parts, before, strict=True)
-        ]
-        return replace(concat(shifted), disjoint=all(part.disjoint for part in parts))
+        width = parts[0].n // batches[0]
+        rows = torch.arange(sum(batches), device=parts[0].scores.device)
+        row_of = rows.repeat_interleave(width)
+        return replace(concat(parts), disjoint=disjoint, fields=None, row_of=row_of)
     spread = [
         replace(
             part,
@@ -250,9 +293,47 @@ def _stack_rows(parts: Sequence[Proofs], batches: Sequence[int], flat: bool) -> 
         for p in spread
     ]
     scores = [_more_proofs(p.scores[None], k, NO_PROOF)[0] for p in spread]
-    return Proofs(
-        torch.cat(patterns, dim=-1),
-        torch.cat(scores, dim=-1),
-        layout,
-        disjoint=all(part.disjoint for part in spread),
+    return Proofs(torch.cat(patterns, dim=-1), torch.cat(scores, dim=-1), layout, disjoint)
+
+
+def take_rows(tags: Proofs, rows: np.ndarray, width: int | None) -> Proofs:
+    """Some rows, in that order."""
+    places = to_device(rows, tags.scores.device)
+    if width is None:
+        patterns, scores = (
+            t if t.shape[-1] == 1 else t.index_select(-1, places)
+            for t in (tags.patterns, tags.scores)
+        )
+        taken = replace(tags, patterns=patterns, scores=scores)
+    else:
+        within = torch.arange(width, device=places.device)
+        flat = (places[:, None] * width + within).view(-1)
+        row_of = torch.arange(len(rows), device=places.device).repeat_interleave(width)
+        taken = replace(
+            tags,
+            patterns=tags.patterns.index_select(2, flat),
+            scores=tags.scores.index_select(1, flat),
+            fields=None,
+            row_of=row_of,
+        )
+    facts = [placement.facts for placement in tags.layout.placements]
+    if all(each.rows == 1 for each in facts):
+        return taken
+    views = [View(each, rows if each.rows > 1 else np.zeros_like(rows)) for each in facts]
+    slots, seats = arrange([views], len(rows))
+    return _seated(taken, slots, seats[0], len(rows))
+
+
+def moved_to(tags: Proofs, move: Callable[[Tensor], Tensor]) -> Proofs:
+    """The same proofs with other tensors: on another device, or detached."""
+    layout = Layout(signed=tags.signed)
+    for placement in tags.layout.placements:
+        layout = layout.having(placement.facts.moved(move))
+    return replace(
+        tags,
+        patterns=move(tags.patterns),
+        scores=move(tags.scores),
+        layout=layout,
+        fields=tags.fields and (move(tags.fields[0]), move(tags.fields[1])),
+        row_of=None if tags.row_of is None else move(tags.row_of),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index
-from dolphin.provenance.contract import Facts, Provenance
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
@@ -106,6 +107,8 @@ class TopKProofs(Provenance):
 
     @torch.no_grad()
     def contract(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
+        if len(operands) > 2:
+            return self._two_by_two(operands, plan)
         search = Search(operands, self.k)
         device = operands[0].scores.device
         found: list[Proofs] = []
@@ -131,6 +134,19 @@ class TopKProofs(Provenance):
             return self._none(operands, search, plan.groups)
         joined = replace(proofs.concat(found), disjoint=search.disjoint)
         return joined if plan.position is None else self.select(joined, plan.position)
+
+    def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
+        """Many operands: k² unions for each operand more, and never more than fit in memory."""
+        rows = max(operand.rows for operand in operands)
+        limit = current_settings().chunk_elements
+        found: list[Proofs] = []
+        for steps in plan.two_by_two(max(1, limit // (2 * rows * self.k))):
+            tags = operands[0]
+            for step, operand in zip(steps, operands[1:], strict=True):
+                tags = self.contract([tags, operand], step)
+            found.append(tags)
+        joined = proofs.concat(found)
+        return replace(joined, disjoint=all(part.disjoint for part in found))
 
     few = 20_000
 
@@ -175,8 +191,6 @@ class TopKProofs(Provenance):
         return Proofs(chosen, best, tags.layout, disjoint=False, row_of=tags.row_of)
 
     def saturated(self, old: Proofs, new: Proofs) -> bool:
-        if old.layout != new.layout or old.k > new.k:
-            return False
         _, patterns, scores = proofs.aligned([old, new])
         exists = scores[0] > NO_PROOF
         if not torch.equal(exists, scores[1] > NO_PROOF):
@@ -203,6 +217,12 @@ class TopKProofs(Provenance):
 
     def stack(self, parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
         return proofs.stack(parts, batches, flat=flat)
+
+    def take_rows(self, tags: Proofs, rows: np.ndarray, width: int | None) -> Proofs:
+        return proofs.take_rows(tags, rows, width)
+
+    def moved(self, tags: Proofs, move: Callable[[Tensor], Tensor]) -> Proofs:
+        return proofs.moved_to(tags, move)
 
     def describe(self, tags: Proofs) -> tuple[torch.device, int]:
         return tags.scores.device, tags.rows

@@ -20,7 +20,7 @@ from torch import Tensor
 from dolphin.execution.indices import BucketTensors, constant
 from dolphin.provenance.numerics import reading_is_free
 from dolphin.provenance.topk.encoding import Placement, merge
-from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, moved, same_signs
+from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, compatible, moved
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
 
 
@@ -52,12 +52,11 @@ class _Chunk:
 
 
 class Search:
-    """The search for one contraction; `run` does a part of a bucket."""
+    """The search for one contraction of one or two operands; `run` does a part of a bucket."""
 
     def __init__(self, operands: Sequence[Proofs], k: int) -> None:
         self.k = k
-        operands = same_signs(operands)
-        self.operands = operands
+        self.operands = operands = compatible(operands)
         self.rows = max(operand.rows for operand in operands)
         # The literal facts of an input are looked up in the patterns of the other operand, whose
         # layout therefore leads.
@@ -138,8 +137,6 @@ class Search:
                 out[place] = gathered[0][slot[0]]
                 continue
             torch.add(gathered[0][slot[0]], gathered[1][slot[1]], out=out[place])
-            for part, s in zip(gathered[2:], slot[2:], strict=True):
-                out[place].add_(part[s])
         return out.view(-1, width, self.rows)
 
     def _overlap(self, chunk: _Chunk) -> tuple[Tensor, Tensor | None]:

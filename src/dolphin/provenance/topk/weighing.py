@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dolphin.execution.indices import constant
-from dolphin.provenance.contract import Facts
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, clip_above_one, log1mexp, prob_of_log, safe_log
 from dolphin.provenance.topk.encoding import Group, Layout, Placement
 from dolphin.settings import current_settings
