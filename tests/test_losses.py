@@ -77,7 +77,7 @@ def test_match_counts_all_symbols_that_are_close(loss):
 def test_a_row_out_of_reach_teaches_only_through_bce():
     logits = torch.zeros(1, 4, requires_grad=True)
     nll = dl.nll_loss(digits(logits), [99])
-    assert 60 < nll.item() < 80
+    assert nll.item() == -dl.get_logits(digits(logits), [99])[0, 0] == 1e4
     assert torch.autograd.grad(nll, logits, allow_unused=True)[0].abs().sum() == 0
     biased = torch.tensor([[2.0, 0.0, 0.0]], requires_grad=True)
     gradient = torch.autograd.grad(dl.bce_loss(digits(biased), [99]), biased)[0]
@@ -135,7 +135,7 @@ def test_an_empty_result_is_out_of_reach(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_wrong_arguments(loss):
     d = dl.Distribution([[0.5, 0.5]], "ab")
-    with pytest.raises(dl.DolphinError, match="first argument must be a Distribution"):
+    with pytest.raises(dl.DolphinError, match="argument 1 must be a Distribution"):
         loss(torch.ones(2), ["a"])
     with pytest.raises(dl.DolphinError, match="reduction must be"):
         loss(d, ["a"], reduction="median")

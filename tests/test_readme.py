@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from snippets import snippets
 
 ROOT = Path(__file__).parent.parent

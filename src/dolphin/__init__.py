@@ -1,27 +1,43 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
 from dolphin.caching import cache_clear, cache_info
-from dolphin.context import using
-from dolphin.distribution import Distribution
-from dolphin.errors import DolphinError
+from dolphin.distribution import Distribution, Fact, Proof
+from dolphin.errors import (
+    DolphinError,
+    FixpointError,
+    FunctionError,
+    InputError,
+    MismatchError,
+    SizeError,
+    SymbolError,
+    UnsupportedError,
+)
 from dolphin.estimation import estimate
-from dolphin.execution.profiling import profile
-from dolphin.execution.tracing import trace
+from dolphin.execution.profiling import Profile, profile
+from dolphin.folding import fixpoint, reduce
 from dolphin.losses import bce_loss, nll_loss
 from dolphin.operations import (
     apply,
     apply_if,
     filter,
-    fixpoint,
     get_logits,
     get_probs,
+    get_tags,
     negate,
-    reduce,
     sample,
     union,
 )
-from dolphin.provenance import DAMP, Exact, Provenance, TopKProofs, get_provenance
+from dolphin.provenance import (
+    DAMP,
+    Exact,
+    Provenance,
+    TopKProofs,
+    get_provenance,
+    register_provenance,
+    using,
+)
 from dolphin.settings import settings
+from dolphin.traced import Traced, trace
 
 __version__ = "0.1.0"
 
@@ -30,8 +46,19 @@ __all__ = [
     "Distribution",
     "DolphinError",
     "Exact",
+    "Fact",
+    "FixpointError",
+    "FunctionError",
+    "InputError",
+    "MismatchError",
+    "Profile",
+    "Proof",
     "Provenance",
+    "SizeError",
+    "SymbolError",
     "TopKProofs",
+    "Traced",
+    "UnsupportedError",
     "apply",
     "apply_if",
     "bce_loss",
@@ -43,13 +70,20 @@ __all__ = [
     "get_logits",
     "get_probs",
     "get_provenance",
+    "get_tags",
     "negate",
     "nll_loss",
     "profile",
     "reduce",
+    "register_provenance",
     "sample",
     "settings",
     "trace",
     "union",
     "using",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names, and the sub-packages."""
+    return [*__all__, "__version__", "provenance"]

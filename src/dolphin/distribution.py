@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dolphin import inputs
-from dolphin.context import default_provenance
 from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.deferred import Deferred
-from dolphin.execution.indices import Index, to_device
+from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
+from dolphin.execution.tagged import Tagged
+from dolphin.inputs import Exclusive, Given
 from dolphin.operators import Operators
-from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
-from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
-from dolphin.reading import columns, matching, read_targets
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.numerics import prob_of_log
+from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.reading import Match, log_prob_of, read
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import Domain, RowSymbols, caches, group_rows
+from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 
-_RAISE = object()
-_LOG_OF_ZERO = -1e4  # what get_logits gives for an impossible symbol: losses stay finite
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+Rows = int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray
+
+_RAISE: Any = object()
+_SHOWN = 5  # symbols in a repr
 
 
 class Fact(NamedTuple):
@@ -43,17 +48,20 @@ class Proof(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-class Distribution(Operators):
+class Distribution(Operators[S_co], Generic[S_co]):
     """Symbols with a tag for each of B rows.
 
     Args:
-        probs: probabilities of shape (B, N), or (N,) for a single row.
+        probs: probabilities of shape (B, N), or (N,) for a single row; or a
+            `torch.distributions.Categorical`, or a `Bernoulli` of shape (B, N), whose symbols
+            hold each on its own.
         symbols: N distinct hashable objects.
         exclusive: whether at most one of the symbols holds (True: a classifier's softmax), each
             holds on its own (False: a sigmoid per symbol), or which columns exclude each other
-            (a list of groups of column numbers; other columns are on their own).
-        provenance: the algebra of tags; by default that of the enclosing `dolphin.using` block,
-            and `DAMP()` outside of any.
+            (a list of groups of column numbers; other columns are on their own). Exclusive
+            probabilities add up to at most 1 per row; what is missing is "none of them".
+        provenance: the algebra of tags, or its name ("exact"); by default that of the enclosing
+            `dolphin.using` block, and `DAMP()` outside of any.
 
     >>> import torch, dolphin as dl
     >>> digits = dl.Distribution(torch.tensor([[0.1, 0.7, 0.2]]), [0, 1, 2])
@@ -64,71 +72,86 @@ class Distribution(Operators):
     [(0, 0.01), (1, 0.14), (2, 0.53), (3, 0.28), (4, 0.04)]
     """
 
-    __slots__ = ("__weakref__", "_batch", "_domain", "_made", "_provenance")
+    __slots__ = ("__weakref__", "_tagged")
 
-    _domain: Domain
-    _made: Tags | Deferred | None  # None: every symbol has the tag 1
-    _provenance: Provenance
-    _batch: int
+    _tagged: Tagged
 
+    @eager
     def __init__(
         self,
         probs: Any,
-        symbols: Iterable[Any],
+        symbols: Iterable[S_co],
         *,
-        exclusive: bool | Sequence[Sequence[int]] = True,
-        provenance: Provenance | None = None,
+        exclusive: Exclusive = True,
+        provenance: AnyProvenance | None = None,
     ) -> None:
-        given = inputs.read("Distribution", probs, symbols, exclusive, logits=False)
-        self._set(given.symbols, None, _provenance_or_default(provenance), given.batch)
-        self._made = self._provenance.from_facts(given.facts)
-
-    def _set(
-        self, domain: Domain, tags: Tags | Deferred | None, provenance: Provenance, batch: int
-    ) -> None:
-        self._domain, self._made = domain, tags
-        self._provenance, self._batch = provenance, batch
+        given = inputs.read("Distribution", probs, symbols, exclusive, "probs")
+        self._tagged = _input(given, resolve("Distribution", provenance))
 
     @classmethod
-    def _make(
-        cls, domain: Domain, tags: Tags | Deferred | None, provenance: Provenance, batch: int
-    ) -> Distribution:
-        new = object.__new__(cls)
-        new._set(domain, tags, provenance, batch)
+    def _of(cls, tagged: Tagged) -> Distribution[Any]:
+        new = object.__new__(Distribution)
+        new._tagged = tagged
         return new
 
     # -- other ways to make one --------------------------------------------------------------------
 
     @classmethod
+    @eager
     def from_logits(
         cls,
         logits: Any,
-        symbols: Iterable[Any],
+        symbols: Iterable[S],
         *,
-        exclusive: bool | Sequence[Sequence[int]] = True,
-        provenance: Provenance | None = None,
-    ) -> Distribution:
+        exclusive: Exclusive = True,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[S]:
         """From unnormalised scores: log-softmax over exclusive columns, log-sigmoid for others.
 
-        Probabilities never leave log space, so this is the safest way in.
+        Probabilities never leave log space, so this is the safest way in. A logit of -inf masks a
+        symbol: its probability is 0, and so is its gradient.
 
         >>> import torch, dolphin as dl
         >>> dl.Distribution.from_logits(torch.zeros(1, 4), "abcd").row(0)[0]
         ('a', 0.25)
         """
-        given = inputs.read("Distribution.from_logits", logits, symbols, exclusive, logits=True)
-        algebra = _provenance_or_default(provenance)
-        return cls._make(given.symbols, algebra.from_facts(given.facts), algebra, given.batch)
+        operation = "Distribution.from_logits"
+        given = inputs.read(operation, logits, symbols, exclusive, "logits")
+        return Distribution._of(_input(given, resolve(operation, provenance)))
 
     @classmethod
+    @eager
+    def from_log_probs(
+        cls,
+        log_probs: Any,
+        symbols: Iterable[S],
+        *,
+        exclusive: Exclusive = True,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[S]:
+        """From logarithms of probabilities, as a language model or `log_softmax` gives them.
+
+        They are taken as they are: exclusive symbols may add up to less than 1, and the rest is
+        "none of them". -inf is probability 0, with gradient 0.
+
+        >>> import torch, dolphin as dl
+        >>> dl.Distribution.from_log_probs(torch.tensor([[0.2, 0.5]]).log(), "ab").row(0)
+        [('a', 0.2), ('b', 0.5)]
+        """
+        operation = "Distribution.from_log_probs"
+        given = inputs.read(operation, log_probs, symbols, exclusive, "log_probs")
+        return Distribution._of(_input(given, resolve(operation, provenance)))
+
+    @classmethod
+    @eager
     def each_from_logits(
         cls,
         logits: Any,
-        symbols: Iterable[Any],
+        symbols: Iterable[S],
         *,
-        exclusive: bool | Sequence[Sequence[int]] = True,
-        provenance: Provenance | None = None,
-    ) -> list[Distribution]:
+        exclusive: Exclusive = True,
+        provenance: AnyProvenance | None = None,
+    ) -> list[Distribution[S]]:
         """One distribution for each of N places, from scores (B, N, symbols).
 
         The same as `[from_logits(place, symbols) for place in logits.unbind(1)]`, at the cost of
@@ -140,31 +163,31 @@ class Distribution(Operators):
         ('a', 0.25)
         """
         operation = "Distribution.each_from_logits"
-        algebra = _provenance_or_default(provenance)
-        return [
-            cls._make(given.symbols, algebra.from_facts(given.facts), algebra, given.batch)
-            for given in inputs.read_each(operation, logits, symbols, exclusive)
-        ]
+        algebra = resolve(operation, provenance)
+        each = inputs.read_each(operation, logits, symbols, exclusive)
+        return [Distribution._of(_input(given, algebra)) for given in each]
 
     @classmethod
+    @eager
     def certain(
-        cls, symbol: Any, *, batch: int = 1, provenance: Provenance | None = None
-    ) -> Distribution:
+        cls, symbol: S, *, batch: int = 1, provenance: AnyProvenance | None = None
+    ) -> Distribution[S]:
         """One symbol with probability one, in every row. Fits operands of any provenance.
 
         >>> import dolphin as dl
         >>> dl.Distribution.certain("x").row(0)
         [('x', 1.0)]
         """
-        return cls._make(
-            Symbols.of((symbol,)), None, _provenance_or_default(provenance), _batch_size(batch)
-        )
+        algebra = resolve("Distribution.certain", provenance)
+        domain = Symbols.of((symbol,))
+        return Distribution._of(Tagged(domain, None, algebra, _batch_size(batch), exclusive=True))
 
     @classmethod
+    @eager
     def certain_rows(
-        cls, symbols: Iterable[Any], *, provenance: Provenance | None = None
-    ) -> Distribution:
-        """One certain symbol a row: labels, observations, options. Fits any provenance.
+        cls, symbols: Iterable[S], *, provenance: AnyProvenance | None = None
+    ) -> Distribution[S]:
+        """One certain symbol per row: labels, observations, options. Fits any provenance.
 
         >>> import dolphin as dl
         >>> dl.Distribution.certain_rows([3, 5]).argmax()
@@ -175,31 +198,45 @@ class Distribution(Operators):
             raise InputError("Distribution.certain_rows: got no rows; give one symbol per row.")
         table = caches.current_table()
         domain = RowSymbols(table, table.numbers(members)[:, None])
-        return cls._make(domain, None, _provenance_or_default(provenance), len(members))
+        algebra = resolve("Distribution.certain_rows", provenance)
+        return Distribution._of(Tagged(domain, None, algebra, len(members), exclusive=True))
 
     @classmethod
+    @eager
     def from_rows(
         cls,
-        rows: Iterable[tuple[Iterable[Any], Any]],
+        rows: Iterable[tuple[Iterable[S], Any]],
         *,
-        exclusive: bool | Sequence[Sequence[int]] = True,
-        provenance: Provenance | None = None,
-    ) -> Distribution:
+        exclusive: Exclusive | Sequence[Exclusive] = True,
+        provenance: AnyProvenance | None = None,
+        logits: bool = False,
+    ) -> Distribution[S]:
         """Symbols of their own for every row: `[(symbols, probabilities), ...]`.
+
+        Args:
+            exclusive: as for `Distribution`, for all rows, or a list with one entry per row.
+            logits: the numbers are unnormalised scores, as in `from_logits`.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution.from_rows([(["a", "b"], [0.4, 0.6]), (["c"], [1.0])])
         >>> d.row(0), d.row(1)
         ([('a', 0.4), ('b', 0.6)], [('c', 1.0)])
         """
-        given = inputs.read_rows(rows, exclusive, caches.current_table())
-        algebra = _provenance_or_default(provenance)
-        tags = algebra.flatten(algebra.from_facts(given.facts), given.batch)
-        return cls._make(given.symbols, tags, algebra, given.batch)
+        algebra = resolve("Distribution.from_rows", provenance)
+        kind = "logits" if logits else "probs"
+        parts = inputs.read_rows(rows, exclusive, caches.current_table(), kind)
+        each = [Distribution._of(_input(part.given, algebra)) for part in parts]
+        if len(each) == 1:
+            return each[0]
+        order = np.argsort([row for part in parts for row in part.rows])
+        return Distribution.stack(each)[order]
 
     @classmethod
-    def stack(cls, distributions: Iterable[Distribution]) -> Distribution:
+    def stack(cls, distributions: Iterable[Distribution[S]]) -> Distribution[S]:
         """Distributions of some rows each as one batch, in the given order.
+
+        The facts behind them stay the same facts, row by row: `stack([a, b]) == a` is certain in
+        the row of a. `d[rows]` is the way back.
 
         >>> import dolphin as dl
         >>> parts = [dl.Distribution([0.5, 0.5], "ab"), dl.Distribution([0.1, 0.9], "bc")]
@@ -213,35 +250,42 @@ class Distribution(Operators):
     # -- what it is --------------------------------------------------------------------------------
 
     @property
-    def symbols(self) -> tuple[Any, ...]:
+    def symbols(self) -> tuple[S_co, ...]:
         """The symbols, in order; of all rows by first appearance, where rows have their own."""
-        return self._domain.members
+        return self._tagged.domain.members
 
     @property
     def batch_size(self) -> int:
         """The number of rows, B."""
-        return self._batch
+        return self._tagged.batch
 
     @property
     def provenance(self) -> Provenance:
         """The algebra of the tags."""
-        return self._provenance
+        return self._tagged.provenance
 
     @property
     def device(self) -> torch.device:
         """Where the tags are."""
-        made = self._made
-        while isinstance(made, Deferred):
-            made = made.other
-        return torch.device("cpu") if made is None else self._provenance.describe(made)[0]
+        return self._tagged.info().device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the probabilities: that of the inputs."""
+        return self._tagged.info().dtype
 
     def __len__(self) -> int:
         return len(self.symbols)
 
+    @eager
     def __repr__(self) -> str:
-        rows = "row" if self._batch == 1 else "rows"
-        shown = listing(self.symbols, 8)
-        return f"Distribution([{shown}], {self._batch} {rows}, {self._provenance!r})"
+        d = self._tagged
+        rows = f"{d.batch} row{'s' * (d.batch != 1)}"
+        try:
+            shown = _first_row(d)
+        except Exception:  # for inspection, also of what can't be read
+            shown = f"[{listing(self.symbols, _SHOWN)}]"
+        return f"Distribution({shown}, {rows}, {d.provenance!r})"
 
     def __bool__(self) -> bool:
         raise InputError(
@@ -249,148 +293,90 @@ class Distribution(Operators):
             "`while`, `and`, `or`, `not` or a chained comparison. For a distribution over True and "
             "False write d1 & d2, d1 | d2, ~d; to branch on symbols use dolphin.apply or "
             "dolphin.filter; to read numbers use d.prob_of(...), d.argmax() or "
-            "dolphin.get_probs(d); to compare sets of symbols use d1.symbols == d2.symbols."
+            "d.probs(); to compare sets of symbols use d1.symbols == d2.symbols."
         )
 
     def __iter__(self) -> Any:
         raise InputError(
-            "iter(d): a distribution can't be iterated; use d.symbols, d.row(i) or d.top(k)."
+            "iter(d): a distribution can't be iterated; use d.symbols, d.row(i), d.rows() or "
+            "d.top(k)."
         )
 
-    # -- tags --------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
-    @property
-    def _tags(self) -> Tags | None:
-        """The tags, computed now if that was put off; None if every symbol is certain."""
-        made = self._made
-        if isinstance(made, Deferred):
-            made = self._made = made.compute()
-        return made
+    @eager
+    def __getitem__(self, rows: Rows) -> Distribution[S_co]:
+        """`d[rows]`: those rows, in that order; the inverse of `stack`.
 
-    def _certain(self) -> bool:
-        return self._made is None
+        Args:
+            rows: a number (one row), a slice, a list or tensor of numbers, or a mask of B booleans.
 
-    def _shared(self) -> bool:
-        return isinstance(self._domain, Symbols)
+        >>> import dolphin as dl
+        >>> d = dl.Distribution([[0.3, 0.7], [0.9, 0.1], [0.5, 0.5]], "ab")
+        >>> d[1].row(0), d[[2, 0]].batch_size
+        ([('a', 0.9), ('b', 0.1)], 2)
+        """
+        chosen = _rows_of(rows, self.batch_size)
+        return Distribution._of(self._tagged.take_rows(chosen))
 
-    def _width(self) -> int:
-        domain = self._domain
-        return len(domain) if isinstance(domain, Symbols) else domain.width
+    @eager
+    def rows(self) -> list[Distribution[S_co]]:
+        """B distributions of one row each.
 
-    def _tags_like(self, like: Tags | None = None) -> Tags:
-        """The tags, made now if every one of them is **1**."""
-        if self._tags is not None:
-            return self._tags
-        if like is None:
-            logs = torch.zeros(1, 1)
-            like = self._provenance.from_facts(
-                Facts(log_probs=logs, groups=((0,),), label=lambda column, row: None)
-            )
-        ones = self._provenance.one(self._width(), like)
-        return ones if self._shared() else self._provenance.flatten(ones, self._batch)
+        >>> import dolphin as dl
+        >>> [d.argmax() for d in dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").rows()]
+        [['b'], ['a']]
+        """
+        return [self[row] for row in range(self.batch_size)]
 
-    def _flat_tags(self, like: Tags | None = None) -> tuple[Tags, int]:
-        """Tags with rows flattened, and for how many rows (1 if they are the same in all)."""
-        tags = self._tags_like(like)
-        if not self._shared():
-            return tags, self._batch
-        rows = self._provenance.describe(tags)[1]
-        return self._provenance.flatten(tags, rows), rows
+    @eager
+    def to(self, device: torch.device | str) -> Distribution[S_co]:
+        """The same distribution on another device, facts and all; differentiable."""
+        return self._moved(lambda numbers: numbers.to(device))
 
-    def _in_rows(self, numbers: Tensor) -> Tensor:
-        """(n, r) of a provenance as (B, symbols or width)."""
-        if self._shared():
-            return numbers.t().expand(self._batch, -1)
-        return numbers.view(self._batch, -1)
+    @eager
+    def detach(self) -> Distribution[S_co]:
+        """The same distribution without gradients."""
+        return self._moved(torch.Tensor.detach)
+
+    def _moved(self, move: Any) -> Distribution[S_co]:
+        d = self._tagged
+        if d.tags is None:
+            return self
+        return Distribution._of(d.replaced(d.domain, d.provenance.moved(d.tags, move)))
 
     # -- numbers -----------------------------------------------------------------------------------
 
-    def _read(self, operation: str, symbols: Iterable[Any] | None, logs: bool) -> Tensor:
-        if symbols is None and len(self) == 0:
-            raise InputError(
-                f"{operation}: the distribution has no symbols, because every combination was "
-                f"filtered away. Name the columns you want, {operation}(d, symbols=[...]), or "
-                "loosen the condition."
-            )
-        if isinstance(symbols, (str, bytes, Tensor)):
-            raise InputError(
-                f"{operation}: symbols must be a list of symbols, got {shorten(symbols)}."
-            )
-        tags = self._tags_like()
-        numbers = self._provenance.log_probs(tags) if logs else self._provenance.probs(tags)
-        table = self._in_rows(numbers)
-        low = 0.0
-        if logs:
-            low = _LOG_OF_ZERO
-            table = torch.where(table < IMPOSSIBLE, low, table)
-        if symbols is None and self._shared():
-            return table
-        wanted = Symbols.of(self.symbols if symbols is None else symbols)
-        if wanted is self._domain:
-            return table
-        return columns(table, self._places(wanted), low)
-
-    def _places(self, wanted: Symbols) -> np.ndarray:
-        """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
-        domain = self._domain
-        if isinstance(domain, Symbols):
-            return domain.places_of(wanted)[None, :]
-        first = np.array([wanted.index_of(symbol) for symbol in wanted], dtype=np.int64)
-        places = np.full((self._batch, len(wanted)), -1, dtype=np.int64)
-        known = np.unique(domain.numbers)
-        column = {n: wanted.index_of(domain.table.symbols[n]) for n in known if n != ABSENT}
-        rows, at = np.nonzero(domain.numbers != ABSENT)
-        target = np.array([column[n] for n in domain.numbers[rows, at]], dtype=np.int64)
-        hit = target >= 0
-        places[rows[hit], target[hit]] = at[hit]
-        return places[:, first]  # a symbol may be wanted more than once
-
-    def _log_prob_of(
-        self, operation: str, targets: Sequence[Any], match: Callable[[Any, Any], Any] | None
-    ) -> Tensor:
-        """(B,) log-probability of each row's target; `ZERO` where no symbol is the target."""
-        targets = read_targets(operation, targets, self._batch)
-        if match is None and isinstance(self._made, Deferred):
-            read = self._made.read(self._target_places(targets))
-            if read is not None:
-                return read
-        if match is None and self._shared() and isinstance(self._provenance, TensorProvenance):
-            logs = self._provenance.log_probs(self._tags_like())
-            places = self._target_places(targets)
-            if (
-                logs.shape[1] == self._batch and places.min() >= 0
-            ):  # the usual case, without detours
-                return logs.gather(0, to_device(places[None], logs.device))[0]
-            return columns(self._in_rows(logs), places[:, None], ZERO)[:, 0]
-        flat, rows = self._flat_tags()
-        width = self._width()
-        start = np.arange(self._batch) * width if rows > 1 else np.zeros(self._batch, np.int64)
-        if match is None:
-            place = self._target_places(targets)
-            index = Index(np.where(place >= 0, start + place, -1))
-            return self._provenance.log_probs(self._provenance.select(flat, index)).view(-1)
-        row, place = matching(operation, self._domain, targets, match)
-        table = caches.current_table()
-        plan = group_rows(
-            table, np.full(len(row), table.number(True)), row, self._batch, [start[row] + place]
-        )
-        found = self._provenance.contract([flat], plan.contraction)
-        return self._provenance.log_probs(found).view(-1)
-
-    def _target_places(self, targets: Sequence[Any]) -> np.ndarray:
-        domain = self._domain
-        if isinstance(domain, Symbols):
-            return domain.indices_of(targets)
-        classes = domain.table.classes(np.maximum(domain.numbers, 0))
-        classes = np.where(domain.numbers == ABSENT, ABSENT, classes)
-        wanted = domain.table.classes(domain.table.numbers(targets))
-        hits = classes == wanted[:, None]
-        return np.where(hits.any(1), hits.argmax(1), -1)
-
+    @eager
     @profiled(tags=True)
-    def prob_of(
-        self, targets: Sequence[Any], match: Callable[[Any, Any], Any] | None = None
-    ) -> Tensor:
+    def probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
+        """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
+
+        A symbol that a row doesn't have has probability 0.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([0.25, 0.75], "ab").probs(symbols=["b", "z"])
+        tensor([[0.7500, 0.0000]])
+        """
+        return read(self._tagged, "probs", symbols, logs=False)
+
+    @eager
+    @profiled(tags=True)
+    def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
+        """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
+
+        They are computed in log space, so nothing underflows. Impossible symbols get -1e4 rather
+        than -inf, which keeps losses finite.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([0.25, 0.75], "ab").log_probs()
+        tensor([[-1.3863, -0.2877]])
+        """
+        return read(self._tagged, "log_probs", symbols, logs=True)
+
+    @eager
+    @profiled(tags=True)
+    def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
         """The probability (B,) of each row's target; 0 where the row can't reach it.
 
         `match(symbol, target)` decides what counts, for example `math.isclose`; the tags of all
@@ -400,8 +386,9 @@ class Distribution(Operators):
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").prob_of(["a", "z"])
         tensor([0.3000, 0.0000])
         """
-        return prob_of_log(self._log_prob_of("prob_of", targets, match))
+        return prob_of_log(log_prob_of(self._tagged, "prob_of", targets, match))
 
+    @eager
     @profiled(tags=True)
     def argmax(self, default: Any = _RAISE) -> list[Any]:
         """The likeliest symbol of each row; `default` for a row without any.
@@ -410,45 +397,55 @@ class Distribution(Operators):
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
         ['b', 'a']
         """
-        ranking = self._in_rows(self._provenance.ranking(self._tags_like()))
-        empty = self._width() == 0
-        best = np.zeros(self._batch, np.int64) if empty else ranking.argmax(1).cpu().numpy()
-        domain = self._domain
-        chosen = []
-        for row, place in enumerate(best):
-            if empty or (isinstance(domain, RowSymbols) and domain.numbers[row, place] == ABSENT):
-                if default is _RAISE:
-                    raise InputError(
-                        f"argmax: row {row} has no symbols, because every combination was "
-                        "filtered away. Pass argmax(default=...) to get that instead, or loosen "
-                        "the condition."
-                    )
-                chosen.append(default)
-            elif isinstance(domain, Symbols):
-                chosen.append(domain[place])
-            else:
-                chosen.append(domain.table.symbols[domain.numbers[row, place]])
-        return chosen
+        d = self._tagged
+        domain = d.domain
+        best = np.zeros(d.batch, dtype=np.int64)
+        empty = np.full(d.batch, d.width == 0)
+        if d.width:
+            ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
+            if isinstance(domain, RowSymbols):
+                absent = domain.numbers == ABSENT
+                empty = absent.all(1)
+                mask = torch.from_numpy(absent).to(ranking.device)
+                ranking = ranking.masked_fill(mask, -torch.inf)
+            best = ranking.argmax(1).cpu().numpy()
+        if empty.any() and default is _RAISE:
+            raise InputError(
+                f"argmax: row {int(empty.argmax())} has no symbols, because every combination was "
+                "filtered away. Pass argmax(default=...) to get that instead, or loosen the "
+                "condition."
+            )
+        return [
+            default if nothing else _symbol_at(domain, row, place)
+            for row, (place, nothing) in enumerate(zip(best.tolist(), empty, strict=True))
+        ]
 
-    def row(self, row: int) -> list[tuple[Any, float]]:
+    @eager
+    def row(self, row: int) -> list[tuple[S_co, float]]:
         """What one row holds: `[(symbol, probability), ...]`, in the order of the symbols."""
-        row = _row_number("row", row, self._batch)
-        with torch.no_grad():
-            probs = self._in_rows(self._provenance.probs(self._tags_like()))[row].tolist()
-        domain = self._domain
-        members = domain.members if isinstance(domain, Symbols) else domain.row(row)
-        return [(symbol, float(f"{p:.6g}")) for symbol, p in zip(members, probs, strict=False)]
+        row = _row_number("row", row, self.batch_size)
+        return self[row]._read_rows()[0]
 
-    def top(self, k: int = 5) -> list[list[tuple[Any, float]]]:
+    @eager
+    def top(self, k: int = 5) -> list[list[tuple[S_co, float]]]:
         """The k likeliest symbols of every row, likeliest first.
 
         >>> import dolphin as dl
         >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
         [[('b', 0.5), ('c', 0.3)]]
         """
-        rows = (self.row(i) for i in range(self._batch))
-        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
+        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in self._read_rows()]
 
+    def _read_rows(self) -> list[list[tuple[Any, float]]]:
+        d = self._tagged
+        with torch.no_grad():
+            numbers = d.in_rows(d.provenance.probs(d.tags_like())).tolist()
+        return [
+            [(symbol, _rounded(p)) for symbol, p in zip(_members(d, row), probs, strict=False)]
+            for row, probs in enumerate(numbers)
+        ]
+
+    @eager
     def explain(self, symbol: Any, row: int = 0) -> list[Proof]:
         """The proofs behind a symbol, likeliest first, as facts with probabilities.
 
@@ -458,40 +455,69 @@ class Distribution(Operators):
         ...     print(proof)
         Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True),))
         """
-        row = _row_number("explain", row, self._batch)
-        domain = self._domain
-        if isinstance(domain, Symbols):
-            place = domain.index_of(symbol)
-        else:
-            members = Symbols.of(domain.row(row))
-            place = members.index_of(symbol)
+        d = self._tagged
+        row = _row_number("explain", row, d.batch)
+        members = Symbols.of(_members(d, row))
+        place = members.index_of(symbol)
         if place < 0:
-            members = self.symbols if isinstance(domain, Symbols) else domain.row(row)
             raise InputError(
                 f"explain: {shorten(symbol)} is not among the symbols of row {row}: "
                 f"{listing(members)}."
             )
-        if not self._shared():
-            place += row * self._width()
-        found = self._provenance.proofs(self._tags_like(), place, row)
+        if not d.shared:
+            place += row * d.width
+        proofs = d.provenance.proofs(d.tags_like(), place, row)
         return [
-            Proof(
-                float(f"{p:.6g}"),
-                tuple(Fact(s, float(f"{prob:.6g}"), holds) for s, holds, prob in facts),
-            )
-            for p, facts in found
+            Proof(_rounded(p), tuple(Fact(s, _rounded(prob), holds) for s, holds, prob in facts))
+            for p, facts in proofs
         ]
 
 
-def _provenance_or_default(provenance: Provenance | None) -> Provenance:
-    if provenance is None:
-        return default_provenance()
-    if not isinstance(provenance, Provenance):
-        raise InputError(
-            f"provenance must be a Provenance such as dolphin.TopKProofs(k=3), got "
-            f"{shorten(provenance)}. From a name: dolphin.get_provenance('dtkp-am', k=3)."
-        )
-    return provenance
+def tagged_of(distribution: Distribution[Any]) -> Tagged:
+    """What the operations of this package work on."""
+    return distribution._tagged
+
+
+def distribution_of(tagged: Tagged) -> Distribution[Any]:
+    """The distribution of what an operation made."""
+    return Distribution._of(tagged)
+
+
+def _input(given: Given, algebra: Provenance) -> Tagged:
+    """The tags of a user's input."""
+    tags = algebra.from_facts(given.facts)
+    if not isinstance(given.symbols, Symbols):
+        tags = algebra.flatten(tags, given.batch)
+    return Tagged(given.symbols, tags, algebra, given.batch, exclusive=given.exclusive)
+
+
+def _members(d: Tagged, row: int) -> Sequence[Any]:
+    """The symbols of a row."""
+    return d.domain.members if isinstance(d.domain, Symbols) else d.domain.row(row)
+
+
+def _symbol_at(domain: Symbols | RowSymbols, row: int, place: int) -> Any:
+    if isinstance(domain, Symbols):
+        return domain[place]
+    return domain.table.symbols[domain.numbers[row, place]]
+
+
+def _first_row(d: Tagged) -> str:
+    """The likeliest symbols of the first row, with numbers where they are at hand."""
+    members = list(_members(d, 0))
+    tags = d.made.compute() if isinstance(d.made, Deferred) else d.tags_like()
+    numbers = d.provenance.glance(tags)
+    if numbers is None:
+        return f"[{listing(members, _SHOWN)}]"
+    probs = d.in_rows(numbers)[0].tolist()
+    pairs = sorted(zip(members, probs, strict=False), key=lambda pair: -pair[1])
+    shown = [f"{shorten(symbol, 40)}: {p:.3g}" for symbol, p in pairs[:_SHOWN]]
+    more = [f"... {len(members)} symbols"] if len(members) > _SHOWN else []
+    return "{" + ", ".join(shown + more) + "}"
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.6g}")
 
 
 def _batch_size(batch: int) -> int:
@@ -504,3 +530,27 @@ def _row_number(operation: str, row: int, batch: int) -> int:
     if not -batch <= row < batch:
         raise InputError(f"{operation}: row {row} of a distribution with {batch} rows.")
     return row % batch
+
+
+def _rows_of(rows: Rows, batch: int) -> np.ndarray:
+    """The numbers of the rows that are meant, checked."""
+    if isinstance(rows, slice):
+        chosen = np.arange(batch)[rows]
+    else:
+        given = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+        if given.ndim > 1 or (given.size and given.dtype.kind not in "biu"):
+            raise InputError(
+                f"d[rows]: rows must be a number, a slice, a list of numbers or a mask of {batch} "
+                f"booleans, got {shorten(rows)}. To look symbols up use d.probs(symbols=[...])."
+            )
+        if given.dtype.kind == "b":
+            if given.shape != (batch,):
+                raise InputError(f"d[mask]: a mask of shape {given.shape} for {batch} rows.")
+            given = np.flatnonzero(given)
+        chosen = np.atleast_1d(given).astype(np.int64)
+    outside = chosen[(chosen < -batch) | (chosen >= batch)]
+    if len(outside):
+        raise InputError(f"d[rows]: row {outside[0]} of a distribution with {batch} rows.")
+    if not len(chosen):
+        raise InputError(f"d[rows]: {shorten(rows)} leaves no rows; a batch has at least one.")
+    return chosen % batch

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.distribution import Distribution
+from dolphin.distribution import Distribution, tagged_of
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.indices import to_device
 from dolphin.provenance.numerics import safe_log
@@ -122,10 +122,11 @@ class _Input:
 
     @classmethod
     def of(cls, d: Distribution, batch: int, table: SymbolTable) -> _Input:
-        if d._width() == 0 or len(d) == 0:
+        if len(d) == 0:
             raise InputError("estimate: a distribution has no symbols, so nothing can be drawn.")
-        probs = d._in_rows(d.provenance.probs(d._tags_like())).expand(batch, -1)
-        return cls(probs, d._domain.in_table(table))
+        t = tagged_of(d)
+        probs = t.in_rows(t.provenance.probs(t.tags_like())).expand(batch, -1)
+        return cls(probs, t.domain.in_table(table))
 
 
 @dataclass

@@ -9,57 +9,83 @@ row, while its wrong results still teach. On hand-written formulas learning star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import operand
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
+from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
-from dolphin.provenance.numerics import floor, reading_is_free
-from dolphin.reading import matching, read_targets
+from dolphin.execution.tagged import Tagged
+from dolphin.provenance.numerics import IMPOSSIBLE, reading_is_free
+from dolphin.reading import (
+    LOG_OF_ZERO,
+    Match,
+    log_prob_of,
+    matching,
+    read_targets,
+    target_places,
+)
 from dolphin.symbolic.symbols import Symbols
 
-Match = Callable[[Any, Any], Any]
 Reduction = Literal["mean", "sum", "none"]
 
 
+Weight = Tensor | Sequence[float] | Mapping[Any, float]
+
+
+@eager
 @profiled(tags=True)
 def nll_loss(
-    distribution: Distribution,
+    distribution: Distribution[Any],
     targets: Sequence[Any] | Tensor,
     match: Match | None = None,
     *,
+    weight: Weight | None = None,
+    ignore: Any = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Negative log-likelihood: -log P(target), averaged over rows.
 
-    A row that can't reach its target counts as -log(1e-30), finite, and has no gradient.
+    A row that can't reach its target costs 1e4, as with `F.nll_loss(d.log_probs(), ...)`, and has
+    no gradient.
 
     Args:
-        targets: one symbol a row.
+        targets: one symbol per row.
         match: `match(symbol, target)` says what counts as the target, for example `math.isclose`;
             the tags of all symbols that match are ⊕-ed. By default only equal symbols count.
-        reduction: "mean" or "sum" over rows, or "none" for one number a row, (B,).
+        weight: how much rows count: B numbers, or a dictionary from targets to numbers (1 for
+            targets that it doesn't have). The mean is then a weighted one.
+        ignore: rows with this target don't count; None if all do.
+        reduction: "mean" or "sum" over rows, or "none" for one number per row, (B,).
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([[0.25, 0.75], [0.5, 0.5]], "ab")
     >>> dl.nll_loss(d, ["b", "a"], reduction="none")
     tensor([0.2877, 0.6931])
+    >>> dl.nll_loss(d, ["b", "?"], ignore="?")
+    tensor(0.2877)
     """
-    _check("nll_loss", distribution, reduction)
-    return _reduce(-_reachable(distribution, "nll_loss", targets, match), reduction)
+    d = operand("nll_loss", distribution)
+    rows = _Rows.of("nll_loss", d, targets, weight, ignore, reduction)
+    return rows.reduced(-_reachable(d, "nll_loss", rows.targets, match))
 
 
+@eager
 @profiled(tags=True)
 def bce_loss(
-    distribution: Distribution,
+    distribution: Distribution[Any],
     targets: Sequence[Any] | Tensor,
     match: Match | None = None,
     *,
+    weight: Weight | None = None,
+    ignore: Any = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Binary cross-entropy over all results of a row: the target up, every other symbol down.
@@ -71,52 +97,102 @@ def bce_loss(
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([[0.25, 0.75], [0.5, 0.5]], "ab")
-    >>> dl.bce_loss(d, ["b", "z"], reduction="none")  # -2 log(.75), and 69 - 2 log(.5)
-    tensor([ 0.5754, 70.4638])
+    >>> dl.bce_loss(d, ["b", "z"], reduction="none")  # -2 log(.75), and 1e4 - 2 log(.5)
+    tensor([5.7536e-01, 1.0001e+04])
     """
-    _check("bce_loss", distribution, reduction)
-    distribution._tags_like()  # all of them are read below
-    up = _reachable(distribution, "bce_loss", targets, match)
-    if distribution._width() == 0:
-        return _reduce(-up, reduction)
-    logs = distribution._in_rows(distribution._provenance.log_probs(distribution._tags_like()))
-    wrong = _others(distribution, targets, match).to(logs.device)
+    d = operand("bce_loss", distribution)
+    rows = _Rows.of("bce_loss", d, targets, weight, ignore, reduction)
+    tags = d.tags_like()  # all of them are read
+    up = _reachable(d, "bce_loss", rows.targets, match)
+    if d.width == 0:
+        return rows.reduced(-up)
+    logs = d.in_rows(d.provenance.log_probs(tags))
+    wrong = _others(d, rows.targets, match).to(logs.device)
     down = torch.where(wrong, _log_of_rest(logs), 0.0).sum(1)
-    return _reduce(-(up + down), reduction)
+    return rows.reduced(-(up + down))
 
 
-def _check(operation: str, distribution: Any, reduction: str) -> None:
-    if not isinstance(distribution, Distribution):
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a loss: their targets, how much they count, and what becomes of them."""
+
+    targets: list[Any]
+    weight: Tensor | None
+    reduction: Reduction
+
+    @classmethod
+    def of(
+        cls,
+        operation: str,
+        d: Tagged,
+        targets: Any,
+        weight: Weight | None,
+        ignore: Any,
+        reduction: Reduction,
+    ) -> _Rows:
+        if reduction not in ("mean", "sum", "none"):
+            raise InputError(
+                f"{operation}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
+            )
+        read = read_targets(operation, targets, d.batch)
+        weights = _weights(operation, weight, read)
+        if ignore is not None:
+            counts = torch.tensor([target != ignore for target in read], dtype=torch.float64)
+            weights = counts if weights is None else weights * counts.to(weights.device)
+            stand_in = next(iter(d.domain.members), ignore)  # costs nothing, and warns of nothing
+            read = [stand_in if target == ignore else target for target in read]
+        return cls(read, weights, reduction)
+
+    def reduced(self, losses: Tensor) -> Tensor:
+        if self.weight is None:
+            if self.reduction == "none":
+                return losses
+            return losses.mean() if self.reduction == "mean" else losses.sum()
+        weight = self.weight.to(losses.device, losses.dtype)
+        # A row that doesn't count must not bring in what it may be: it can be infinite.
+        losses = torch.where(weight == 0.0, 0.0, losses) * weight
+        if self.reduction == "none":
+            return losses
+        total = losses.sum()
+        if self.reduction == "sum":
+            return total
+        return total / weight.sum().clamp(min=torch.finfo(losses.dtype).tiny)
+
+
+def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> Tensor | None:
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        return torch.tensor([float(weight.get(target, 1.0)) for target in targets])
+    numbers = torch.as_tensor(weight)
+    if numbers.shape != (len(targets),) or numbers.is_complex():
         raise InputError(
-            f"{operation}: the first argument must be a Distribution, got {shorten(distribution)}."
+            f"{operation}: weight must be {len(targets)} numbers, one per row, or a dictionary "
+            f"from targets to numbers, got {shorten(weight)}."
         )
-    if reduction not in ("mean", "sum", "none"):
-        raise InputError(
-            f"{operation}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
-        )
+    return numbers if numbers.is_floating_point() else numbers.to(torch.get_default_dtype())
 
 
-def _reachable(d: Distribution, operation: str, targets: Any, match: Match | None) -> Tensor:
+def _reachable(d: Tagged, operation: str, targets: Any, match: Match | None) -> Tensor:
     """(B,) log P(target), however small; a finite constant where the target can't be reached."""
-    logs = d._log_prob_of(operation, targets, match)
-    if reading_is_free(logs) and logs.detach().amin().item() > -1e20:
+    logs = log_prob_of(d, operation, targets, match, warn=True)
+    if reading_is_free(logs) and logs.detach().amin().item() > IMPOSSIBLE:
         return logs
-    return torch.where(logs > -1e20, logs, float(np.log(floor(logs.dtype))))
+    return torch.where(logs > IMPOSSIBLE, logs, LOG_OF_ZERO)
 
 
-def _others(d: Distribution, targets: Any, match: Match | None) -> Tensor:
+def _others(d: Tagged, targets: Sequence[Any], match: Match | None) -> Tensor:
     """(B, width), True for symbols that are not the target of their row."""
-    targets = read_targets("bce_loss", targets, d._batch)
-    others = np.ones((d._batch, d._width()), dtype=bool)
+    others = np.ones((d.batch, d.width), dtype=bool)
     if match is None:
-        places = d._target_places(targets)
+        places = target_places(d, targets)
         rows = np.flatnonzero(places >= 0)
         others[rows, places[rows]] = False
     else:
-        rows, places = matching("bce_loss", d._domain, targets, match)
+        rows, places = matching("bce_loss", d.domain, targets, match)
         others[rows, places] = False
-    if not isinstance(d._domain, Symbols):
-        others &= d._domain.numbers >= 0
+    if not isinstance(d.domain, Symbols):
+        others &= d.domain.numbers >= 0
     return torch.from_numpy(others)
 
 
@@ -130,9 +206,3 @@ def _log_of_rest(logs: Tensor) -> Tensor:
     likely = (likely + (lowest - likely).clamp(min=0.0).detach()).log()
     unlikely = torch.log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
     return torch.where(logs > -0.7, likely, unlikely)
-
-
-def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:
-    if reduction == "none":
-        return losses
-    return losses.mean() if reduction == "mean" else losses.sum()

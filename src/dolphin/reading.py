@@ -1,24 +1,137 @@
-"""Helpers for reading numbers off a distribution."""
+"""Reading numbers off symbols with tags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
-from dolphin.execution.indices import Index
+from dolphin.execution.deferred import Deferred
+from dolphin.execution.indices import Index, to_device
 from dolphin.execution.profiling import active_profile
+from dolphin.execution.tagged import Tagged
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import Domain
+from dolphin.symbolic.plans import Domain, caches, group_rows
 from dolphin.symbolic.symbols import Symbols
+
+Match = Callable[[Any, Any], Any]
+
+LOG_OF_ZERO = -1e4
+"""What stands for the logarithm of probability 0 outside: in `log_probs` and in losses.
+
+Finite, so that losses are, and below what the longest products of probabilities come to: what is
+possible is always likelier than what isn't.
+"""
+
+
+def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool) -> Tensor:
+    """(B, N) probabilities, or their logarithms; one column per symbol, or per symbol wanted."""
+    domain = d.domain
+    members = domain.members
+    if symbols is None and not members:
+        raise InputError(
+            f"{operation}: the distribution has no symbols, because every combination was "
+            f"filtered away. Name the columns you want, {operation}(d, symbols=[...]), or "
+            "loosen the condition."
+        )
+    if isinstance(symbols, (str, bytes, Tensor)):
+        raise InputError(f"{operation}: symbols must be a list of symbols, got {shorten(symbols)}.")
+    tags = d.tags_like()
+    numbers = d.provenance.log_probs(tags) if logs else d.provenance.probs(tags)
+    table = d.in_rows(numbers)
+    low = 0.0
+    if logs:
+        low = LOG_OF_ZERO
+        table = torch.where(table < IMPOSSIBLE, low, table)
+    wanted = Symbols.of(members if symbols is None else symbols)
+    if wanted is domain:
+        return table.clone(memory_format=torch.contiguous_format)  # a user may write to it
+    return columns(table, places_of(d, wanted), low)
+
+
+def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
+    """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
+    domain = d.domain
+    if isinstance(domain, Symbols):
+        return domain.places_of(wanted)[None, :]
+    first = np.array([wanted.index_of(symbol) for symbol in wanted], dtype=np.int64)
+    places = np.full((d.batch, len(wanted)), -1, dtype=np.int64)
+    known = np.unique(domain.numbers)
+    column = {n: wanted.index_of(domain.table.symbols[n]) for n in known if n != ABSENT}
+    rows, at = np.nonzero(domain.numbers != ABSENT)
+    target = np.array([column[n] for n in domain.numbers[rows, at]], dtype=np.int64)
+    hit = target >= 0
+    places[rows[hit], target[hit]] = at[hit]
+    return places[:, first]  # a symbol may be wanted more than once
+
+
+def log_prob_of(
+    d: Tagged, operation: str, targets: Any, match: Match | None, *, warn: bool = False
+) -> Tensor:
+    """(B,) log-probability of each row's target; `ZERO` where no symbol is the target.
+
+    `warn` of targets that can't be meant.
+    """
+    targets = read_targets(operation, targets, d.batch)
+    if match is not None:
+        return _log_prob_of_matches(d, operation, targets, match)
+    places = target_places(d, targets)
+    if warn and (places < 0).any():
+        _warn_of_types(operation, d.domain, targets, places)
+    if isinstance(d.made, Deferred):
+        read_now = d.made.read(places)
+        if read_now is not None:
+            return read_now
+    if d.shared and isinstance(d.provenance, TensorProvenance):
+        logs = d.provenance.log_probs(d.tags_like())
+        if logs.shape[1] == d.batch and places.min() >= 0:  # the usual case, without detours
+            return logs.gather(0, to_device(places[None], logs.device))[0]
+        return columns(d.in_rows(logs), places[:, None], ZERO)[:, 0]
+    flat, address = d.flat_tags()
+    every = np.arange(d.batch)
+    index = Index(np.where(places >= 0, address.at(every, places), -1))
+    return d.provenance.log_probs(d.provenance.select(flat, index)).view(-1)
+
+
+def _log_prob_of_matches(d: Tagged, operation: str, targets: Sequence[Any], match: Match) -> Tensor:
+    row, place = matching(operation, d.domain, targets, match)
+    flat, address = d.flat_tags()
+    table = caches.current_table()
+    same = np.full(len(row), table.number(True))
+    plan = group_rows(table, same, row, d.batch, [address.at(row, place)])
+    return d.provenance.log_probs(d.provenance.contract([flat], plan.contraction)).view(-1)
+
+
+def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:
+    """Where each row's target stands, (B,), -1 where it doesn't."""
+    domain = d.domain
+    if isinstance(domain, Symbols):
+        return domain.indices_of(targets)
+    classes = domain.table.classes(np.maximum(domain.numbers, 0))
+    classes = np.where(domain.numbers == ABSENT, ABSENT, classes)
+    wanted = domain.table.classes(domain.table.numbers(targets))
+    hits = classes == wanted[:, None]
+    return np.where(hits.any(1), hits.argmax(1), -1)
 
 
 def read_targets(operation: str, targets: Any, batch: int) -> list[Any]:
     """One target per row, checked."""
     if isinstance(targets, (Tensor, np.ndarray)):
+        if targets.ndim != 1:
+            shape = tuple(targets.shape)
+            instead = "targets.squeeze(1)" if shape[1:] == (1,) else "one number per row"
+            raise InputError(
+                f"{operation}: targets must have shape ({batch},), one per row, got {shape}. "
+                f"Write {instead}, or a list of tuples if a target is a tuple."
+            )
         targets = targets.tolist()
     if isinstance(targets, (str, bytes)) or not isinstance(targets, Sequence):
         raise InputError(
@@ -31,8 +144,44 @@ def read_targets(operation: str, targets: Any, batch: int) -> list[Any]:
     return list(targets)
 
 
+def _warn_of_types(
+    operation: str, domain: Domain, targets: Sequence[Any], places: np.ndarray
+) -> None:
+    """Targets of a type that no symbol has are probably not meant: the loss would be constant."""
+    members = domain.members
+    if not members:
+        return
+    kinds = {_comparable(type(member)) for member in members}
+    for target in (target for target, place in zip(targets, places, strict=True) if place < 0):
+        if _comparable(type(target)) in kinds:
+            continue
+        symbol = members[0]
+        warnings.warn(
+            f"{operation}: the target {shorten(target)} is a {type(target).__name__}, and no "
+            f"symbol is: {shorten(symbol)}, for example, is a {type(symbol).__name__}. Such a "
+            "target can't be reached, and its loss is a constant. Convert the targets to what the "
+            "program returns.",
+            UserWarning,
+            stacklevel=_caller(),
+        )
+        return
+
+
+def _comparable(kind: type) -> type:
+    """Numbers of different types may be equal; everything else equals its own kind only."""
+    return float if issubclass(kind, (bool, int, float, np.number)) else kind
+
+
+def _caller() -> int:
+    """How many frames up the first one outside of this package is, for warnings."""
+    depth, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("dolphin."):
+        frame, depth = frame.f_back, depth + 1
+    return depth - 1
+
+
 def matching(
-    operation: str, domain: Domain, targets: Sequence[Any], match: Callable[[Any, Any], Any]
+    operation: str, domain: Domain, targets: Sequence[Any], match: Match
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and places of the symbols that match their row's target."""
     active = active_profile()
@@ -47,7 +196,7 @@ def matching(
 
 
 def _matching(
-    operation: str, domain: Domain, targets: Sequence[Any], match: Callable[[Any, Any], Any]
+    operation: str, domain: Domain, targets: Sequence[Any], match: Match
 ) -> tuple[np.ndarray, np.ndarray]:
     rows, places = [], []
     for row, target in enumerate(targets):
@@ -71,7 +220,7 @@ def columns(table: Tensor, places: np.ndarray, low: float) -> Tensor:
     batch, width = table.shape
     places = np.broadcast_to(places, (batch, places.shape[1]))
     if width == 0:
-        return table.new_full((batch, places.shape[1]), low)
+        return table.new_full((batch, places.shape[1]), low) + table.sum()  # keeps the graph
     at, missing = Index(places.reshape(-1)).on(table.device)
     chosen = table.gather(1, at.view(places.shape))
     return chosen if missing is None else chosen.masked_fill(missing.view(places.shape), low)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import Never
 
 import torch
 
@@ -36,18 +37,37 @@ def current_settings() -> Settings:
 
 
 @contextlib.contextmanager
-def settings(**changes: int) -> Iterator[Settings]:
+def settings(
+    *,
+    max_combinations: int | None = None,
+    max_symbols: int | None = None,
+    max_remembered: int | None = None,
+    chunk_elements: int | None = None,
+    **unknown: Never,
+) -> Iterator[Settings]:
     """Change limits for a block of code, in this thread or task only.
+
+    Args:
+        max_combinations: combinations of symbols that one operation may make.
+        max_symbols: symbols that are numbered before the table is started anew.
+        max_remembered: results of user functions that are remembered before they are forgotten.
+        chunk_elements: numbers that the tag stage holds at once.
 
     >>> import dolphin as dl
     >>> with dl.settings(max_combinations=1000) as limits:
     ...     limits.max_combinations
     1000
     """
-    known = {field.name for field in fields(Settings)}
+    given = {
+        "max_combinations": max_combinations,
+        "max_symbols": max_symbols,
+        "max_remembered": max_remembered,
+        "chunk_elements": chunk_elements,
+    }
+    for name in unknown:
+        raise InputError(f"settings: unknown setting {name!r}; known are {sorted(given)}.")
+    changes = {name: value for name, value in given.items() if value is not None}
     for name, value in changes.items():
-        if name not in known:
-            raise InputError(f"settings: unknown setting {name!r}; known are {sorted(known)}.")
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"settings: {name} must be a positive integer, got {value!r}.")
     token = _current.set(replace(_current.get(), **changes))

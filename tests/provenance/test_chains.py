@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin.distribution import tagged_of
 from dolphin.execution import deferred
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Contraction, Convolution
@@ -31,7 +32,7 @@ def fold(function, digits, *, at_once):
     total = digits[0]
     for digit in digits[1:]:
         total = dl.apply(total, digit, function)
-        assert isinstance(total._made, Deferred)
+        assert isinstance(tagged_of(total).made, Deferred)
         if not at_once:
             dl.get_probs(total)
     return total
@@ -123,11 +124,11 @@ def test_a_step_that_is_used_twice_is_computed_once():
     d = dl.Distribution.from_logits(torch.randn(2, 3), range(3))
     twice = dl.apply(d, d, add)
     first, second = dl.apply(twice, d, add), dl.apply(twice, d, multiply)
-    assert not isinstance(twice._made, Deferred)
+    assert not isinstance(tagged_of(twice).made, Deferred)
     doubled = d
     for _ in range(5):
         doubled = dl.apply(doubled, doubled, add)
-    assert doubled._made.length == 1  # not 32 operands, but five steps
+    assert tagged_of(doubled).made.length == 1  # not 32 operands, but five steps
     assert dl.get_probs(doubled).sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
     for d in (first, second):
         assert dl.get_probs(d).sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
@@ -182,8 +183,8 @@ def test_what_was_read_holds_on_to_nothing():
 
 
 def test_a_provenance_that_gains_nothing_does_not_wait():
-    d = dl.Distribution(torch.rand(2, 4), range(4), provenance=dl.get_provenance("min-max"))
-    assert not isinstance(dl.apply(d, d, add)._made, Deferred)
+    d = dl.Distribution.from_logits(torch.randn(2, 4), range(4), provenance="min-max")
+    assert not isinstance(tagged_of(dl.apply(d, d, add)).made, Deferred)
 
 
 @pytest.mark.parametrize("function", [add, multiply])
@@ -203,7 +204,7 @@ def test_one_symbol_a_row_is_what_reading_all_gives(provenance, function, monkey
         if reads_all:
             dl.get_probs(total)
         loss = dl.nll_loss(total, targets, reduction="none")
-        assert isinstance(total._made, Deferred) is not reads_all
+        assert isinstance(tagged_of(total).made, Deferred) is not reads_all
         results.append((loss, *torch.autograd.grad(loss.sum(), logits)))
     torch.testing.assert_close(results[0], results[1])
     assert results[0][0][1] > 60  # can't be reached
@@ -244,7 +245,7 @@ def test_a_label_costs_only_its_own_combinations():
     d, e = (dl.Distribution(numbers, range(3000)) for numbers in (p, p.flip(1)))
     total = dl.apply(d, e, add)
     found = total.prob_of([0, 4000])
-    assert isinstance(total._made, Deferred)
+    assert isinstance(tagged_of(total).made, Deferred)
     wanted = [
         p[0, 0] * p[0, 2999],
         sum(p[1, i] * p[1, 2999 - (4000 - i)] for i in range(1001, 3000)),

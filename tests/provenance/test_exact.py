@@ -11,12 +11,12 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from exact_cases import COMPILERS, grid, random_graph, reachable, reliability, step
 
 import dolphin as dl
 from dolphin.errors import InputError, SizeError
 from dolphin.provenance import Exact
 from dolphin.provenance.exact import compiling, diagrams, formulas, sentential
+from exact_cases import COMPILERS, grid, random_graph, reachable, reliability, step
 
 # ---------------------------------------------------------------------------------- known answers
 

@@ -9,11 +9,12 @@ import weakref
 
 import pytest
 import torch
-from exact_cases import random_graph, step
 
 import dolphin as dl
+from dolphin.distribution import tagged_of
 from dolphin.provenance import Exact
 from dolphin.provenance.exact import compiling, formulas
+from exact_cases import random_graph, step
 
 
 def test_a_later_step_compiles_nothing(monkeypatch):
@@ -40,7 +41,7 @@ def test_a_later_step_compiles_nothing(monkeypatch):
 def test_nothing_remembers_the_inputs():
     probs = torch.rand(4, 12, dtype=torch.float64)
     d = dl.Distribution(probs, random_graph(3), exclusive=False, provenance=Exact())
-    facts = weakref.ref(d._tags.inputs[0])
+    facts = weakref.ref(tagged_of(d).tags.inputs[0])
     found = dl.negate(dl.apply(d, d, lambda a, b: (a[0], b[1])))
     dl.get_probs(found)
     del d, found
@@ -53,7 +54,7 @@ def test_a_full_table_is_replaced_and_tables_mix(monkeypatch):
     twice = dl.apply(old, old, operator.add)
     monkeypatch.setattr(formulas.tables, "_table", formulas.FormulaTable())
     new = dl.Distribution([0.25, 0.75], [0, 1], provenance=Exact())
-    assert new._tags.table is not old._tags.table
+    assert tagged_of(new).tags.table is not tagged_of(old).tags.table
     both = dl.apply(new, twice, operator.add)
     assert dict(both.row(0)) == pytest.approx({0: 0.125, 2: 0.125, 1: 0.375, 3: 0.375})
     tight = formulas.FormulaTable(limit=40)

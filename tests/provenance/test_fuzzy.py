@@ -223,7 +223,7 @@ def test_counting_counts_exactly_up_to_two_to_the_53():
 
 
 def test_counting_never_becomes_nan():
-    d = dl.Distribution([0.5] * 4 + [0.0], range(5), provenance=Counting())
+    d = dl.Distribution([0.5] * 4 + [0.0], range(5), exclusive=False, provenance=Counting())
     count = dl.apply(d, lambda x: x == 4)
     for _ in range(12):
         count = dl.apply(count, count, lambda a, b: a)

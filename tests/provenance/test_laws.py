@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from algebras import Algebra
 
 import dolphin as dl
+from algebras import Algebra
 
 LAWS: dict[str, Callable] = {
     "⊕ is commutative": lambda A, a, b, c: (A.plus(a, b), A.plus(b, a)),

@@ -6,13 +6,13 @@ Probabilities are drawn without ties, because among equally likely proofs either
 
 from __future__ import annotations
 
-import compare
 import pytest
 import torch
+
+import compare
+import dolphin as dl
 from literal import Literal
 from programs import BY_NAME, PROGRAMS, Edge
-
-import dolphin as dl
 
 PROGRAMS_TO_TRY = [p for p in PROGRAMS if not p.negates and p.name != "nothing_left"]
 

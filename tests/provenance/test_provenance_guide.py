@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from algebras import COMMON, LAWS, Algebra, inputs_of, keeps
-from programs import BY_NAME
-from snippets import snippets
 
 import dolphin as dl
+from algebras import COMMON, LAWS, Algebra, inputs_of, keeps
 from dolphin.provenance import Exact, TensorProvenance, provenance_names
+from programs import BY_NAME
+from snippets import snippets
 
 ROOT = Path(__file__).parents[2]
 GUIDES = {
@@ -98,7 +98,7 @@ def test_the_interval_holds_the_exact_probability():
     for name in ("closure_of_cycle", "equals_itself", "at_least_two_of_five"):
         program = BY_NAME[name]
         probs = [torch.rand(4, len(shape.symbols)).softmax(1) for shape in program.shapes]
-        bounds = program(dl, *inputs_of(program, probs, interval, "shared"))._tags
+        bounds = program(dl, *inputs_of(program, probs, interval, "shared"))._tagged.tags
         exact = dl.get_probs(program(dl, *inputs_of(program, probs, Exact(), "shared"))).t()
         assert (bounds[..., 0] <= exact + 1e-5).all()
         assert (exact <= bounds[..., 1] + 1e-5).all()

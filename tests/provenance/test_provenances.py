@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import pytest
 import torch
+from hypothesis import given
+
+import dolphin as dl
+import oracles
 from algebras import (
     COMMON,
     EXACT,
@@ -27,16 +30,14 @@ from algebras import (
     provenance_of,
 )
 from compare import batches, even_rows, tensors
-from hypothesis import given
-from programs import BY_NAME, PROGRAMS, Program
-
-import dolphin as dl
+from dolphin.distribution import tagged_of
 from dolphin.provenance import (
     Exact,
     TensorProvenance,
     TopKProofs,
     get_provenance,
 )
+from programs import BY_NAME, PROGRAMS, Program
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -311,7 +312,7 @@ def test_long_products_keep_their_logarithm(name):
     product = facts[0]
     for fact in facts[1:]:
         product = dl.apply(product, fact, lambda a, b: "x")
-    raw = product.provenance.log_probs(product._tags).item()
+    raw = product.provenance.log_probs(tagged_of(product).tags).item()
     assert raw == pytest.approx(60 * math.log(1e-6), rel=1e-5)
 
 

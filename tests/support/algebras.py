@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import torch
-from programs import Program
 
 import dolphin as dl
+import oracles
 from dolphin.provenance import (
     Exact,
     Frank,
@@ -19,6 +18,7 @@ from dolphin.provenance import (
     provenance_names,
 )
 from dolphin.provenance.contract import Provenance
+from programs import Program
 
 NAMES = provenance_names()
 LAYOUTS = ["shared", "rows"]

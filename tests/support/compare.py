@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import torch
 from hypothesis import strategies as st
-from oracles import Answer, Input, key_of
-from programs import Program, Shape
 from torch import Tensor
 
 import dolphin as dl
+from oracles import Answer, Input, key_of
+from programs import Program, Shape
 
 PRIMES = [n for n in range(11, 200) if all(n % d for d in range(2, n))]
 PARTS = 16  # probabilities are multiples of 1/16: ties, zeros and ones are frequent, floats exact

@@ -11,12 +11,11 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from tiny_cli import blots
-
 from dolphin_tasks import digits
 from dolphin_tasks.catalogue import TASKS
 from dolphin_tasks.cli import COMMANDS, main
 from dolphin_tasks.training.folder import RunFolder
+from tiny_cli import blots
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,8 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from clutrr_cases import batch_of, make_task, perfect, told, write_csv
-
 import dolphin as dl
+from clutrr_cases import batch_of, make_task, perfect, told, write_csv
 from dolphin_tasks.cli import main
 from dolphin_tasks.clutrr import encoders, kinship, model, program
 from dolphin_tasks.clutrr.data import Story, StoryBatch

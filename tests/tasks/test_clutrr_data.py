@@ -16,7 +16,6 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from clutrr_cases import told, write_csv
-
 from dolphin_tasks.clutrr import data, graph_only, kinship, stories
 from dolphin_tasks.clutrr.data import Story
 from dolphin_tasks.clutrr.kinship import COMPOSITIONS, RELATIONS, UNKNOWN

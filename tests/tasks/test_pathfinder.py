@@ -16,7 +16,6 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("networkx")
 
 import networkx
-from pathfinder_cases import facts_of, make_plans, make_task, perfect
 
 import dolphin as dl
 from dolphin_tasks.fetch import DataError
@@ -32,6 +31,7 @@ from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.folder import RunFolder
 from dolphin_tasks.training.loop import Trainer
 from dolphin_tasks.training.processes import Processes
+from pathfinder_cases import facts_of, make_plans, make_task, perfect
 
 pytestmark = pytest.mark.usefixtures("alone")
 

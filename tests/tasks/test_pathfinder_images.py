@@ -14,8 +14,6 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("networkx")
 
 
-from pathfinder_cases import make_plans, make_task, perfect
-
 from dolphin_tasks.fetch import DataError
 from dolphin_tasks.pathfinder import (
     arena,
@@ -24,6 +22,7 @@ from dolphin_tasks.pathfinder import (
     render,
 )
 from dolphin_tasks.training.noise import Noise
+from pathfinder_cases import make_plans, make_task, perfect
 
 pytestmark = pytest.mark.usefixtures("alone")
 

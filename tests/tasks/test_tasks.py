@@ -18,8 +18,6 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from tiny_cli import blots
-
 import dolphin as dl
 from dolphin_tasks import digits, scan
 from dolphin_tasks.add_n import program as addition
@@ -34,6 +32,7 @@ from dolphin_tasks.product_n.program import multiply
 from dolphin_tasks.strokes import draw_symbols
 from dolphin_tasks.sum_n.program import add_up
 from dolphin_tasks.training.noise import Noise
+from tiny_cli import blots
 
 CONFIGS = [
     ("sum", {"n": 5}),

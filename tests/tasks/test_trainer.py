@@ -17,8 +17,6 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from tiny_cli import blots
-
 from dolphin_tasks import digits
 from dolphin_tasks.cli import main
 from dolphin_tasks.sum_n.task import SumTask
@@ -26,6 +24,7 @@ from dolphin_tasks.training import checkpoint, loop
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.loop import Trainer
 from dolphin_tasks.training.noise import Noise, RowDropout, set_noise, use_row_dropout
+from tiny_cli import blots
 
 CLI = str(Path(__file__).parents[1] / "support" / "tiny_cli.py")
 TINY = ["--n", "2", "--epochs", "2", "--batch", "20", "--validation", "100", "--threads", "1"]

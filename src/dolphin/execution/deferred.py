@@ -1,12 +1,14 @@
-"""Tags that are computed when somebody reads them.
+"""Tags that are not computed until they are read.
 
 A fold over many operands makes tags that only the next step reads: a provenance that can compute
-such a chain at once gets it at once, when the last of them is read. And where only one symbol a row
-is read, the label's, only its combinations are made in the last step. Results are the same.
+such a chain at once gets it at once, when the last of them is read. And where only one symbol per
+row is read, the label's, only its combinations are made in the last step. Results are the same:
+a chain is computed with the settings and the gradient mode in force when it was written.
 """
 
 from __future__ import annotations
 
+import contextvars
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +17,10 @@ from torch import Tensor
 
 from dolphin.execution.indices import Contraction
 from dolphin.provenance.contract import Tags
+from dolphin.symbolic.plans import RowAddress
 
 if TYPE_CHECKING:
-    from dolphin.distribution import Distribution
+    from dolphin.execution.tagged import Tagged
 
 _LONGEST = 32  # steps of a chain
 _FEW_OF = 32  # few combinations are at most one in so many
@@ -26,21 +29,24 @@ _FEW_OF = 32  # few combinations are at most one in so many
 class Deferred:
     """The tags that `contraction` makes of `before` and `other`, not computed yet."""
 
-    __slots__ = ("before", "contraction", "extended", "gradients", "length", "other")
+    __slots__ = (
+        "before", "context", "contraction", "extended", "gradients", "length", "other",
+    )  # fmt: skip
 
-    def __init__(self, before: Distribution, contraction: Contraction, other: Tags) -> None:
+    def __init__(self, before: Tagged, contraction: Contraction, other: Tags) -> None:
         self.before, self.contraction, self.other = before, contraction, other
         self.gradients = torch.is_grad_enabled()
+        self.context = contextvars.copy_context()
         self.extended = False
         self.length = 1
-        earlier = before._made
+        earlier = before.made
         if isinstance(earlier, Deferred):
             if (
                 earlier.extended
                 or earlier.length >= _LONGEST
                 or earlier.gradients != self.gradients
             ):
-                before._tags  # noqa: B018 (computed now, so that nobody computes it twice)
+                before.tags  # noqa: B018 (computed now, so that it is not computed twice)
             else:
                 earlier.extended = True
                 self.length += earlier.length
@@ -48,40 +54,44 @@ class Deferred:
     def compute(self) -> Tags:
         """The tags, in one go from the last ones that are known."""
         with torch.set_grad_enabled(self.gradients):
-            return self.before._provenance.contract_chain(*self._chain())
+            chain = self.before.provenance.contract_chain
+            return self.context.copy().run(chain, *self._chain())
 
     def _chain(self) -> tuple[Tags, list[tuple[Contraction, Tags]]]:
         """The last tags that are known, and the steps from there to here."""
         steps, at = [], self
         while True:
             steps.append((at.contraction, at.other))
-            known = at.before._made
+            known = at.before.made
             if not isinstance(known, Deferred):
                 return known, steps[::-1]
             at = known
 
     def read(self, wanted: np.ndarray) -> Tensor | None:
         """Log-probabilities of one symbol a row; None if all tags may as well be computed."""
-        provenance = self.before._provenance
         with torch.set_grad_enabled(self.gradients):
-            alone = self._only(wanted)
-            if alone is not None:
-                return provenance.log_probs(alone).view(-1)
-            if wanted.min() < 0:  # a symbol that is not there
-                return None
-            return provenance.read_chain(*self._chain(), wanted)
+            return self.context.copy().run(self._read, wanted)
+
+    def _read(self, wanted: np.ndarray) -> Tensor | None:
+        provenance = self.before.provenance
+        alone = self._only(wanted)
+        if alone is not None:
+            return provenance.log_probs(alone).view(-1)
+        if wanted.min() < 0:  # a symbol that is not there
+            return None
+        return provenance.read_chain(*self._chain(), wanted)
 
     def _only(self, wanted: np.ndarray) -> Tags | None:
         """The tag of one symbol a row, flattened, if it is made of few of all combinations."""
-        provenance, batch = self.before._provenance, len(wanted)
+        provenance, batch = self.before.provenance, len(wanted)
         every = self.contraction.combinations * batch
         if every < provenance.few or self.contraction.counts(wanted).sum() * _FEW_OF > every:
             return None
         row, places = self.contraction.members(wanted)
         operands, indices = [], []
-        both = (self.before._tags, self.other)
+        both = (self.before.tags, self.other)
         for tags, place, width in zip(both, places, self.contraction.sizes or (), strict=True):
-            rows = provenance.describe(tags)[1]
+            rows = provenance.describe(tags).rows
             operands.append(provenance.flatten(tags, rows))
-            indices.append(row * width + place if rows > 1 else place)
+            indices.append(RowAddress(width, per_row=rows > 1).at(row, place))
         return provenance.contract(operands, Contraction(indices, row, batch))

@@ -1,205 +1,237 @@
-"""Programs without their symbolic stage: what is left is index lists and arithmetic.
+"""Writing down what a program does to tags, to do it again with other numbers.
 
-`trace` runs a program once on symbols alone, writes down what it does to tags, and gives back a
-module that does just that to new probabilities. It has no user functions, no caches and no
-Python objects as symbols, so it can be compiled as a whole.
+A program runs once, with tags that don't exist yet (`Noted`), under an algebra that takes notes
+instead of computing (`Notes`). What it can't write down without numbers is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dolphin import inputs
-from dolphin.context import default_provenance
-from dolphin.distribution import Distribution
-from dolphin.errors import InputError, UnsupportedError, shorten
+from dolphin.errors import FixpointError, UnsupportedError
 from dolphin.execution.indices import Contraction, Index
-from dolphin.provenance.contract import Provenance
+from dolphin.execution.tagged import Tagged
+from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import IMPOSSIBLE, prob_of_log, safe_log
-from dolphin.provenance.topk.encoding import code_of
-from dolphin.symbolic.symbols import Symbols
 
 
 @dataclass(frozen=True)
-class _Noted:
-    """Tags that don't exist yet: the result of step `number`."""
+class Noted:
+    """Tags that don't exist yet: the result of step `number`, counting inputs first."""
 
     number: int
 
 
-class _Notes(Provenance):
-    """Writes down what is done to tags instead of doing it."""
+Step = tuple[str, tuple[Any, ...]]  # a method of the algebra, or "repeat", and its arguments
 
-    name = "notes"
 
-    def __init__(self, algebra: Provenance, known: int) -> None:
-        self.algebra = algebra
-        self.known = known  # tags that exist so far
-        self.steps: list[tuple[str, tuple[Any, ...]]] = []
+@dataclass(frozen=True)
+class Loop:
+    """A fixpoint: `body` is repeated on one distribution until its tags settle."""
 
-    def parameters(self) -> dict[str, Any]:
-        return {"of": id(self)}
+    start: Noted
+    body: tuple[Step, ...]  # the tags that go round are numbered like one more step before it
+    result: Noted
+    aligned: Index  # the result in the order of the symbols that go round
+    max_iterations: int
 
-    def _note(self, method: str, *arguments: Any) -> _Noted:
-        self.steps.append((method, arguments))
-        self.known += 1
-        return _Noted(self.known - 1)
-
-    def from_facts(self, facts: Facts) -> _Noted:
-        raise UnsupportedError(
-            "trace: the program makes an input of its own. Pass all inputs to it as arguments."
+    def run(self, algebra: Provenance, before: Sequence[Any]) -> Any:
+        """The tags of the last round."""
+        state = before[self.start.number]
+        if torch.compiler.is_compiling():
+            return self._unrolled(algebra, before, state)
+        for _ in range(self.max_iterations):
+            new, aligned = self._round(algebra, before, state)
+            if algebra.saturated(state, aligned):
+                return new
+            state = aligned
+        raise FixpointError(
+            f"fixpoint: nothing settled within max_iterations={self.max_iterations} steps of the "
+            "traced program."
         )
 
-    def one(self, n: int, like: Any) -> _Noted:
-        return self._note("one", n, like)
+    def _round(self, algebra: Provenance, before: Sequence[Any], state: Any) -> tuple[Any, Any]:
+        tags = [*before, state]
+        run_steps(algebra, self.body, tags)
+        new = tags[self.result.number]
+        return new, algebra.select(new, self.aligned)
 
-    def contract(self, operands: Sequence[Any], plan: Contraction) -> _Noted:
-        return self._note("contract", tuple(operands), plan)
+    def _unrolled(self, algebra: Provenance, before: Sequence[Any], state: Any) -> Any:
+        """As many rounds as can be needed: a compiler can't look whether tags have settled.
 
-    def negate(self, tags: Any) -> _Noted:
-        return self._note("negate", tags)
-
-    def select(self, tags: Any, index: Index) -> _Noted:
-        return self._note("select", tags, index)
-
-    def concat(self, parts: Sequence[Any]) -> _Noted:
-        return self._note("concat", tuple(parts))
-
-    def log_probs(self, tags: Any) -> Tensor:
-        raise UnsupportedError(
-            "trace: the program reads numbers (get_probs, sample, argmax, ...). A traced program "
-            "ends with a distribution, and what it does may not depend on numbers."
-        )
-
-    def saturated(self, old: Any, new: Any) -> bool:
-        return True
-
-    def where(self, mask: Tensor, yes: Any, no: Any) -> _Noted:
-        raise UnsupportedError(
-            "trace: where= depends on rows, which a traced program doesn't have."
-        )
-
-    def flatten(self, tags: Any, rows: int) -> _Noted:
-        raise UnsupportedError(
-            "trace: the program gives rows symbols of their own, so its plan depends on numbers."
-        )
-
-    def stack(self, parts: Sequence[Any], batches: Sequence[int], *, flat: bool) -> _Noted:
-        raise UnsupportedError("trace: stack depends on rows, which a traced program doesn't have.")
-
-    def describe(self, tags: Any) -> tuple[torch.device, int]:
-        return torch.device("cpu"), 1
-
-
-class Traced(nn.Module):
-    """The tag stage of a program; made by `trace`. `symbols` names the columns of its result."""
-
-    def __init__(
-        self,
-        provenance: Provenance,
-        groups: tuple[tuple[tuple[int, ...], ...], ...],
-        steps: Sequence[tuple[str, tuple[Any, ...]]],
-        symbols: tuple[Any, ...],
-    ) -> None:
-        super().__init__()
-        self.provenance = provenance
-        self.groups = groups
-        self.steps = tuple(steps)
-        self.symbols = symbols
-        self._prepare(torch.device("cpu"))
-
-    def _prepare(self, device: torch.device) -> None:
-        """Make all index tensors on `device` now, before anything is compiled."""
-        for _, arguments in self.steps:
-            for argument in arguments:
-                index = argument
-                if isinstance(argument, Contraction):
-                    argument.on(device)
-                    index = argument.position
-                if isinstance(index, Index):
-                    index.on(device)
-        for groups in self.groups:
-            code_of(groups, False).on(device)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Traced:
-        self._prepare(fn(torch.empty(0)).device)
-        return super()._apply(fn, recurse)
-
-    def forward(self, *probs: Tensor) -> Tensor:
-        """Log-probabilities (B, N) from the probabilities (B, N_i) of all inputs."""
-        tags: list[Any] = []
-        for columns, groups in zip(probs, self.groups, strict=True):
-            facts = Facts(
-                log_probs=safe_log(columns.t().contiguous()), groups=groups, label=_no_label
+        In a distributive lattice-like algebra the best derivation of a symbol has none of the same
+        symbol below it, so n symbols settle within n rounds.
+        """
+        rounds = len(self.aligned)
+        if not {"distributive", "absorption"} <= algebra.laws or rounds > _MOST_ROUNDS:
+            raise UnsupportedError(
+                f"trace: how often a fixpoint under {algebra!r} repeats depends on numbers, which "
+                "a compiler can't look at. Call the traced module without torch.compile, or write "
+                "a fixed number of steps instead of dolphin.fixpoint."
             )
-            tags.append(self.provenance.from_facts(facts))
-        for method, arguments in self.steps:
-            tags.append(getattr(self.provenance, method)(*(_known(a, tags) for a in arguments)))
-        logs = self.provenance.log_probs(tags[-1])
-        return torch.where(logs < IMPOSSIBLE, -1e4, logs).t()
-
-    def probs(self, *probs: Tensor) -> Tensor:
-        """Probabilities (B, N)."""
-        return prob_of_log(self(*probs))
+        new = state
+        for _ in range(rounds):
+            new, state = self._round(algebra, before, state)
+        return new
 
 
-def _no_label(column: int, row: int) -> Any:
-    return column
+_MOST_ROUNDS = 128
+
+
+def run_steps(algebra: Provenance, steps: Sequence[Step], tags: list[Any]) -> None:
+    """Do what was written down; every step adds its result to `tags`."""
+    for method, arguments in steps:
+        if method == "repeat":
+            tags.append(arguments[0].run(algebra, tags))
+        else:
+            made = getattr(algebra, method)(*(_known(a, tags) for a in arguments))
+            tags.append(made)
 
 
 def _known(argument: Any, tags: Sequence[Any]) -> Any:
-    if isinstance(argument, _Noted):
+    if isinstance(argument, Noted):
         return tags[argument.number]
     if isinstance(argument, tuple):
         return [_known(a, tags) for a in argument]
     return argument
 
 
-def trace(
-    program: Callable[..., Distribution],
-    *symbols: Iterable[Any],
-    exclusive: bool | Sequence[bool] = True,
-    provenance: Provenance | None = None,
-) -> Traced:
-    """The tag stage of `program`, a function from distributions to a distribution.
+class Notes(Provenance):
+    """Writes down what is done to tags instead of doing it.
 
-    Args:
-        program: called once, with one distribution for each of `symbols`.
-        symbols: the symbols of each input.
-        exclusive: as in `Distribution`, for all inputs or for each.
-        provenance: the algebra; the default of the enclosing block if None.
-
-    The result is a module from probabilities (B, N_i) to log-probabilities (B, N). It can be
-    compiled with `torch.compile(..., fullgraph=True)`. Programs that sample, or give rows symbols
-    of their own, can't be traced: what they do depends on numbers.
-
-    >>> import torch, dolphin as dl
-    >>> total = dl.trace(lambda x, y: x + y, range(3), range(3))
-    >>> total.symbols
-    (0, 1, 2, 3, 4)
-    >>> total.probs(torch.tensor([[0.2, 0.3, 0.5]]), torch.tensor([[0.0, 1.0, 0.0]]))
-    tensor([[0.0000, 0.2000, 0.3000, 0.5000, 0.0000]])
+    An algebra whose tags depend on the program alone (`Provenance.structural`) also does it, with
+    facts that stand for any: what it decides then holds for all numbers.
     """
-    algebra = default_provenance() if provenance is None else provenance
-    notes = _Notes(algebra, len(symbols))
-    each = [exclusive] * len(symbols) if isinstance(exclusive, bool) else list(exclusive)
-    if len(each) != len(symbols):
-        raise InputError(f"trace: {len(each)} values of exclusive for {len(symbols)} inputs.")
-    given, groups = [], []
-    for number, (members, alone) in enumerate(zip(symbols, each, strict=True)):
-        domain = Symbols.of(members)
-        groups.append(inputs.read_groups("trace", alone, len(domain)))
-        given.append(Distribution._make(domain, _Noted(number), notes, 1))
-    result = program(*given)
-    if not isinstance(result, Distribution):
-        raise InputError(f"trace: the program must return a Distribution, got {shorten(result)}.")
-    tags = result._tags_like() if result._tags is None else result._tags
-    if tags != _Noted(notes.known - 1):  # the result is not what the last step made
-        notes.concat([tags])
-    return Traced(algebra, tuple(groups), notes.steps, result.symbols)
+
+    name = "notes"
+
+    def __init__(self, algebra: Provenance, inputs: Sequence[Facts]) -> None:
+        self.algebra = algebra
+        self.laws = algebra.laws  # type: ignore[misc]
+        self.steps: list[Step] = []
+        self.known = len(inputs)  # tags that are numbered so far
+        self.shadows: list[Any] = []
+        if algebra.structural:
+            self.shadows = [algebra.from_facts(facts) for facts in inputs]
+
+    def parameters(self) -> dict[str, Any]:
+        return {"of": id(self)}
+
+    def _note(self, method: str, *arguments: Any) -> Noted:
+        self.steps.append((method, arguments))
+        self.known += 1
+        if self.shadows:
+            made = getattr(self.algebra, method)(*(_known(a, self.shadows) for a in arguments))
+            self.shadows.append(made)
+        return Noted(self.known - 1)
+
+    def from_facts(self, facts: Facts) -> Noted:
+        raise UnsupportedError(
+            "trace: the program makes an input of its own. Pass all inputs to it as arguments."
+        )
+
+    def one(self, n: int, like: Any) -> Noted:
+        return self._note("one", n, like)
+
+    def contract(self, operands: Sequence[Any], plan: Contraction) -> Noted:
+        return self._note("contract", tuple(operands), plan)
+
+    def negate(self, tags: Any) -> Noted:
+        return self._note("negate", tags)
+
+    def select(self, tags: Any, index: Index) -> Noted:
+        return self._note("select", tags, index)
+
+    def concat(self, parts: Sequence[Any]) -> Noted:
+        return self._note("concat", tuple(parts))
+
+    def log_probs(self, tags: Any) -> Tensor:
+        raise UnsupportedError(
+            "trace: the program reads numbers (probs, sample, argmax, ...). A traced program ends "
+            "with a distribution, and what it does may not depend on numbers."
+        )
+
+    def saturated(self, old: Any, new: Any) -> bool:
+        if self.shadows:
+            return self.algebra.saturated(*(self.shadows[tags.number] for tags in (old, new)))
+        return True
+
+    def where(self, mask: Tensor, yes: Any, no: Any) -> Noted:
+        raise UnsupportedError(
+            "trace: where= depends on rows, which a traced program doesn't have."
+        )
+
+    def flatten(self, tags: Any, rows: int) -> Noted:
+        raise UnsupportedError(
+            "trace: the program gives rows symbols of their own, so its plan depends on numbers."
+        )
+
+    def stack(self, parts: Sequence[Any], batches: Sequence[int], *, flat: bool) -> Noted:
+        raise UnsupportedError("trace: stack depends on rows, which a traced program doesn't have.")
+
+    def take_rows(self, tags: Any, rows: np.ndarray, width: int | None) -> Noted:
+        raise UnsupportedError(
+            "trace: d[rows] depends on rows, which a traced program doesn't have."
+        )
+
+    def moved(self, tags: Any, move: Callable[[Tensor], Tensor]) -> Noted:
+        raise UnsupportedError(
+            "trace: .to and .detach have no place in a traced program; move the module instead."
+        )
+
+    def describe(self, tags: Any) -> TagInfo:
+        return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
+
+    def repeated(
+        self, step: Callable[[Tagged], Tagged], start: Tagged, max_iterations: int
+    ) -> Tagged:
+        """A fixpoint whose end depends on numbers: a loop, once there are no new symbols."""
+        old = start
+        for _ in range(max_iterations):
+            steps, known = len(self.steps), self.known
+            new = step(old)
+            if set(new.domain.members) == set(old.domain.members):
+                del self.steps[steps:]
+                self.known = known
+                return self._loop(step, old, max_iterations)
+            old = new
+        raise FixpointError(
+            f"fixpoint: new symbols appeared in each of max_iterations={max_iterations} steps."
+        )
+
+    def _loop(self, step: Callable[[Tagged], Tagged], old: Tagged, max_iterations: int) -> Tagged:
+        start = old.tags_like()
+        steps = len(self.steps)
+        going_round = Noted(self.known)
+        self.known += 1
+        new = step(Tagged(old.domain, going_round, self, 1))
+        if set(new.domain.members) != set(old.domain.members):
+            raise UnsupportedError(
+                "trace: the step of a fixpoint gave other symbols when it was called again, so it "
+                "is not a function of its argument alone."
+            )
+        result = new.tags_like()
+        places = new.domain.indices_of(old.domain.members)  # type: ignore[union-attr]
+        body = tuple(self.steps[steps:])
+        del self.steps[steps:]
+        self.known = going_round.number
+        loop = Loop(start, body, result, Index(places), max_iterations)
+        return Tagged(new.domain, self._note("repeat", loop), self, 1)
+
+
+def traced_fixpoint(
+    step: Callable[[Tagged], Tagged], start: Tagged, max_iterations: int
+) -> Tagged | None:
+    """The fixpoint as a step of notes; None where it can be computed right now."""
+    notes = start.provenance
+    if not isinstance(notes, Notes) or notes.shadows:
+        return None
+    if type(notes.algebra).saturated is Provenance.saturated:
+        return None  # only symbols decide
+    return notes.repeated(step, start, max_iterations)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,14 @@ from dolphin.settings import current_settings
 Tags = Any
 
 
+class TagInfo(NamedTuple):
+    """What can be told of tags without looking into them."""
+
+    device: torch.device
+    rows: int
+    dtype: torch.dtype
+
+
 class Provenance(abc.ABC):
     """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
 
@@ -35,6 +43,9 @@ class Provenance(abc.ABC):
 
     laws: ClassVar[frozenset[str]] = frozenset()
     """The laws that ⊕, ⊗ and ¬ keep for any tags, of those in README.md; tests hold them to it."""
+
+    structural: ClassVar[bool] = False
+    """Whether tags depend on the program alone, and numbers come in when they are read."""
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -73,6 +84,13 @@ class Provenance(abc.ABC):
         with torch.no_grad():
             return self.log_probs(tags).detach()
 
+    def evaluator(self, tags: Tags, inputs: Sequence[Facts]) -> Callable[[Sequence[Facts]], Tensor]:
+        """For structural algebras: log-probabilities (n, r) of these tags, given other facts.
+
+        The function takes facts in the order of `inputs`, whose places they take.
+        """
+        raise AssertionError("only structural algebras have one")
+
     @abc.abstractmethod
     def one(self, n: int, like: Tags) -> Tags:
         """**1** for n symbols in one row, on the device and in the precision of `like`."""
@@ -110,7 +128,7 @@ class Provenance(abc.ABC):
         return None
 
     def negate(self, tags: Tags) -> Tags:
-        from dolphin.provenance import names_with_negation
+        from dolphin.provenance.registry import names_with_negation
 
         raise UnsupportedError(
             f"negate: {self!r} has no negation. Provenances with negation: "
@@ -164,6 +182,18 @@ class Provenance(abc.ABC):
 
     # -- for people --------------------------------------------------------------------------------
 
+    def glance(self, tags: Tags) -> Tensor | None:
+        """Probabilities for display, (n, r); None where they would take long."""
+        with torch.no_grad():
+            return self.probs(tags)
+
+    def folds_freely(self, operands: Sequence[Tags | None], exclusive: bool) -> bool:
+        """Whether a fold over these may be done in any order, with the same result.
+
+        `exclusive`: of each operand at most one symbol holds. None stands for certain symbols.
+        """
+        return {"associative", "distributive"} <= self.laws
+
     def proofs(self, tags: Tags, place: int, row: int) -> list[tuple[float, list[Any]]]:
         """The proofs of one symbol: (probability, [(label, holds, probability), ...])."""
         raise UnsupportedError(
@@ -172,8 +202,8 @@ class Provenance(abc.ABC):
         )
 
     @abc.abstractmethod
-    def describe(self, tags: Tags) -> tuple[torch.device, int]:
-        """The device of the tags and their number of rows r."""
+    def describe(self, tags: Tags) -> TagInfo:
+        """Where the tags are, their number of rows r, and the precision of their probabilities."""
 
 
 class TensorProvenance(Provenance):
@@ -305,5 +335,5 @@ class TensorProvenance(Provenance):
     def moved(self, tags: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
         return move(tags)
 
-    def describe(self, tags: Tensor) -> tuple[torch.device, int]:
-        return tags.device, tags.shape[1]
+    def describe(self, tags: Tensor) -> TagInfo:
+        return TagInfo(tags.device, tags.shape[1], tags.dtype)

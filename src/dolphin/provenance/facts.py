@@ -39,11 +39,14 @@ class _Origins:
     def start_anew(self) -> None:
         self._next = int.from_bytes(os.urandom(8), "little") >> 2
 
-    def take(self, rows: int) -> np.ndarray:
+    def for_rows_of(self, facts: Facts) -> np.ndarray:
         with self._lock:
+            if facts._origins is not None:  # another thread was faster
+                return facts._origins
             first = self._next
-            self._next += rows
-        return np.arange(first, first + rows, dtype=np.int64)
+            self._next += facts.rows
+            facts._origins = np.arange(first, first + facts.rows, dtype=np.int64)
+            return facts._origins
 
 
 _origins = _Origins()
@@ -73,7 +76,14 @@ class Facts:
         self.label = label
         self._probs = probs
         self.fresh = origins is None  # then no other facts can have the same origins
-        self.origins = _origins.take(log_probs.shape[1]) if origins is None else origins
+        self._origins = origins
+
+    @property
+    def origins(self) -> np.ndarray:
+        """Which row of which input each row is, (rows,); given out when they are first needed."""
+        if self._origins is None:
+            self._origins = _origins.for_rows_of(self)
+        return self._origins
 
     @property
     def columns(self) -> int:
@@ -104,7 +114,7 @@ class Facts:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "fresh": False}  # the copy has the same origins
+        return {**self.__dict__, "fresh": False, "_origins": self.origins}  # the same ones
 
 
 @dataclass(frozen=True)

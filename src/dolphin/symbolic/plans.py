@@ -138,11 +138,27 @@ caches = Caches()
 
 
 @dataclass(frozen=True)
+class RowAddress:
+    """Where the tag of a symbol of a row stands among flattened tags."""
+
+    width: int  # symbols a row
+    per_row: bool  # whether rows have tags of their own
+
+    def at(self, row: Any, place: Any) -> Any:
+        """The tag of the symbol at `place` of `row`."""
+        return row * self.width + place if self.per_row else place + 0 * row
+
+    def size(self, batch: int) -> int:
+        """How many tags there are."""
+        return self.width * batch if self.per_row else self.width
+
+
+@dataclass(frozen=True)
 class Rows:
-    """How many rows an operation has, where rows have symbols of their own."""
+    """The rows of an operation, where they have symbols of their own."""
 
     batch: int
-    counts: Sequence[int]  # rows of each operand's flattened tags; 1 if the same for all
+    addresses: Sequence[RowAddress]  # of each operand's tags
     active: np.ndarray | None = None  # (batch,) which rows take part
 
 
@@ -292,8 +308,8 @@ def _row_plan(
         results, row = results[keep], row[keep]
         places = [place[keep] for place in places]
     indices = [
-        (row * width if count > 1 else 0) + place
-        for width, count, place, skip in zip(widths, rows.counts, places, skipped, strict=True)
+        address.at(row, place)
+        for address, place, skip in zip(rows.addresses, places, skipped, strict=True)
         if not skip
     ]
     return group_rows(table, results, row, batch, indices)
@@ -439,15 +455,14 @@ def union_plan(operation: str, domains: Sequence[Domain], rows: Rows | None = No
     batch = rows.batch
     numbers, row, index = [], [], []
     start = 0
-    for domain, count in zip(domains, rows.counts, strict=True):
+    for domain, address in zip(domains, rows.addresses, strict=True):
         number = domain.in_table(table)
-        width = number.shape[1]
-        spread = np.broadcast_to(number, (batch, width))
+        spread = np.broadcast_to(number, (batch, address.width))
         r, c = np.nonzero(spread != ABSENT)
         numbers.append(spread[r, c])
         row.append(r)
-        index.append(start + (r * width if count > 1 else 0) + c)
-        start += width * count
+        index.append(start + address.at(r, c))
+        start += address.size(batch)
     order = np.argsort(np.concatenate(row), kind="stable")
     return group_rows(
         table,

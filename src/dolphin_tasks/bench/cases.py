@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import dolphin as dl
+from dolphin.provenance import ProvenanceName
 from dolphin_tasks.bench.actions import Captions
 from dolphin_tasks.bench.addition import Addition
 from dolphin_tasks.bench.formulas import Formula
@@ -21,7 +22,7 @@ class Case:
 
     name: str
     program: Program
-    provenance: str = "damp"
+    provenance: ProvenanceName = "damp"
     k: int | None = None
     batch: int = 64
     target: float | None = None

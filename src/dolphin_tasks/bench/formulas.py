@@ -14,6 +14,7 @@ from dolphin_tasks.bench.networks import symbol_network
 from dolphin_tasks.bench.program import Inputs, Program, class_scores
 
 SYMBOLS: tuple[Any, ...] = (*range(10), "+", "-", "×", "÷")
+RIGHT = math.inf  # stands for all results that are close enough; no formula gives it
 KEPT = 7  # likeliest partial formulas, and likeliest symbols of a place, that a row keeps
 
 
@@ -55,9 +56,9 @@ def value(formula: tuple[float, float]) -> float:
     return formula[0] + formula[1]
 
 
-def judge(result: float, label: float) -> float | str:
+def judge(result: float, label: float) -> float:
     """All results that are close enough are one."""
-    return "right" if close(result, label) else result
+    return RIGHT if close(result, label) else result
 
 
 def close(result: float, label: float) -> bool:
@@ -100,7 +101,7 @@ class Formula(Program):
         results = evaluate(dl.Distribution.each_from_logits(scores, SYMBOLS))
         # The label is to become likelier, and every other result of a row less likely.
         judged = dl.apply(results, dl.Distribution.certain_rows(labels), judge)
-        return dl.bce_loss(judged, ["right"] * len(labels))
+        return dl.bce_loss(judged, [RIGHT] * len(labels))
 
 
 def calculate(symbols: list[Any]) -> float:

@@ -124,8 +124,8 @@ class Kinship(Program):
         ]
         size = len(RELATIONS)
         groups = [
-            range(size * pair, size * (pair + 1))
-            for pair in range(max(len(story.pairs) for story in labels))
+            [range(size * pair, size * (pair + 1)) for pair in range(len(story.pairs))]
+            for story in labels
         ]
         found = answers(dl.Distribution.from_rows(rows, exclusive=groups), labels)
         wanted = torch.tensor([RELATIONS.index(story.answer) for story in labels])

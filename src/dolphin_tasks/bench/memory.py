@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 import dolphin as dl
+from dolphin.provenance import ProvenanceName
 from dolphin_tasks.bench.cases import CASES, Case
 from dolphin_tasks.bench.program import Inputs
 from dolphin_tasks.bench.timing import Draws
@@ -36,7 +37,9 @@ def peak_memory(case: Case, inputs: Inputs) -> float:
     return float(done.stdout.split()[-1])
 
 
-def _measure(place: int, provenance: str, k: int | None, batch: int, inputs: Inputs) -> float:
+def _measure(
+    place: int, provenance: ProvenanceName, k: int | None, batch: int, inputs: Inputs
+) -> float:
     program = CASES[place].program
     algebra = Case("", program, provenance, k).algebra()
     draws = Draws(program, batch, inputs, torch.device("cpu"))

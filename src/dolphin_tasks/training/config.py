@@ -7,9 +7,10 @@ import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import dolphin as dl
+from dolphin.provenance import ProvenanceName
 
 
 class OptionError(dl.DolphinError, ValueError):
@@ -70,7 +71,8 @@ class TrainConfig:
 
     def make_provenance(self) -> dl.Provenance:
         """The provenance that the options name."""
-        plain = dl.get_provenance(self.provenance)
+        name = cast("ProvenanceName", self.provenance)  # get_provenance refuses other names
+        plain = dl.get_provenance(name)
         if self.k is None:
             return plain
         if "k" not in plain.parameters():
@@ -78,7 +80,7 @@ class TrainConfig:
                 f"--k counts proofs, and --provenance {self.provenance} keeps none. Leave out --k, "
                 "or choose --provenance dtkp-am."
             )
-        return dl.get_provenance(self.provenance, k=self.k)
+        return dl.get_provenance(name, k=self.k)
 
     def make_loss(self) -> Any:
         """The loss function that the options name."""

@@ -87,6 +87,9 @@ class DAMP(LogTags):
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
+    def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
+        return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
+
     few = 2_000_000
 
     def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:

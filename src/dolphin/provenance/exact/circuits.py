@@ -1,6 +1,6 @@
 """Circuits: sums of products of probabilities, evaluated layer by layer for a whole batch.
 
-A layer is a contraction (see contraction.py): each of its nodes is a sum of products of two earlier
+A layer is a contraction (see indices.py): each of its nodes is a sum of products of two earlier
 values. Values that later layers need are handed on, so a layer reads the one before it and nothing
 else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward
 pass needs no more memory than its values.
@@ -111,8 +111,17 @@ class Circuit:
             values = made
         return values.index_select(0, self._on("roots", self.roots, device))
 
+    def prepare(self, device: torch.device) -> None:
+        """Make all index tensors on `device`, before anything is compiled."""
+        for number, (contraction, keep) in enumerate(self.layers):
+            contraction.on(device)
+            if contraction.position is not None:
+                contraction.position.on(device)
+            self._on(f"keep {number}", keep, device)
+        self._on("roots", self.roots, device)
+
     def _leaves(self, inputs: Sequence[Facts], device: torch.device) -> Tensor:
-        rows = max((facts.rows for facts in inputs), default=1)
+        rows = max([1, *(facts.rows for facts in inputs)])
         constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=device)
         parts = [constants.expand(2, rows)]
         start = np.cumsum([0, *(facts.columns for facts in inputs)])

@@ -116,6 +116,23 @@ class FormulaTable:
                 waiting.extend(self.parts[formula])
         return sorted(seen)
 
+    def written_down(self, roots: Sequence[int]) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Number, kind and parts of all formulas behind the roots, parts first."""
+        return [(f, self.kinds[f], self.parts[f]) for f in self.reachable(roots) if f > TRUE]
+
+    def read_back(self, written: Sequence[tuple[int, int, tuple[int, ...]]]) -> dict[int, int]:
+        """The numbers that formulas of another table have here."""
+        number = {FALSE: FALSE, TRUE: TRUE}
+        for formula, kind, parts in written:
+            if kind == FACT:
+                number[formula] = self.fact(parts[0], parts[1])
+            elif kind == NOT:
+                number[formula] = self.negation(number[parts[0]])
+            else:
+                make = self.conjunction if kind == AND else self.disjunction
+                number[formula] = make(number[part] for part in parts)
+        return number
+
     def moved(
         self, roots: Sequence[int], source: FormulaTable, positions: tuple[int, ...]
     ) -> list[int]:

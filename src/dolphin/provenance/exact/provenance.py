@@ -12,14 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, UnsupportedError
+from dolphin.errors import InputError, SizeError, UnsupportedError
 from dolphin.execution.indices import Contraction, Index, to_device
-from dolphin.provenance.contract import Provenance
+from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.exact import sentential
+from dolphin.provenance.exact.circuits import Circuit
 from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
 from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
+from dolphin.provenance.numerics import prob_of_log
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,25 @@ class Formulas:
     @property
     def groups(self) -> Groups:
         return tuple(facts.groups for facts in self.inputs)
+
+    def __reduce__(self) -> Any:  # a table belongs to its process: formulas travel, numbers don't
+        parts = self.table.written_down(np.unique(self.numbers).tolist())
+        return _restored, (parts, self.numbers, self.inputs, self.like, self.row_of)
+
+
+def _restored(
+    parts: list[tuple[int, int, tuple[int, ...]]],
+    numbers: np.ndarray,
+    inputs: tuple[Facts, ...],
+    like: Tensor,
+    row_of: np.ndarray | None,
+) -> Formulas:
+    table = tables.current()
+    with table.lock:
+        number = table.read_back(parts)
+    moved = [number[formula] for formula in numbers.reshape(-1).tolist()]
+    again = np.array(moved, dtype=np.int64).reshape(numbers.shape)
+    return Formulas(table, again, inputs, like, row_of)
 
 
 class Exact(Provenance):
@@ -74,6 +95,7 @@ class Exact(Provenance):
     """
 
     name = "exact"
+    structural = True
     laws = frozenset(
         {
             "commutative", "associative", "identities", "annihilation", "distributive",
@@ -110,15 +132,19 @@ class Exact(Provenance):
         return Formulas(table, _column(numbers), (facts,), facts.log_probs.detach().new_empty(0))
 
     def log_probs(self, tags: Formulas) -> Tensor:
+        return self._log_probs(tags).to(tags.like.dtype)
+
+    def probs(self, tags: Formulas) -> Tensor:
+        # In double precision to the end: next to 0 and 1 gradients need it.
+        return prob_of_log(self._log_probs(tags)).to(tags.like.dtype)
+
+    def _log_probs(self, tags: Formulas) -> Tensor:
+        """In double precision, (n, r)."""
         device = tags.like.device
         if tags.numbers.size == 0:
-            return tags.like.new_zeros(0, tags.rows)
-        roots, inverse = np.unique(tags.numbers, return_inverse=True)
-        places = np.asarray(inverse).reshape(len(tags.numbers), -1)
-        circuit = circuit_of(
-            tags.table, tuple(roots.tolist()), tags.groups, self._limits, self.compiler
-        )
-        logs = circuit.log_probs(tags.inputs, device).to(tags.like.dtype)
+            return tags.like.double().new_zeros(0, tags.rows)
+        circuit, places = self._compiled(tags)
+        logs = _connected(circuit.log_probs(tags.inputs, device), tags.inputs)
         if tags.row_of is not None:
             row = tags.row_of if logs.shape[1] > 1 else np.zeros_like(tags.row_of)
             flat = to_device(places[:, 0] * logs.shape[1] + row, device)
@@ -126,6 +152,28 @@ class Exact(Provenance):
         if places.shape[1] == 1:
             return logs.index_select(0, to_device(places[:, 0], device))
         return logs.expand(-1, places.shape[1]).gather(0, to_device(places, device))
+
+    def _compiled(self, tags: Formulas) -> tuple[Circuit, np.ndarray]:
+        """The circuit of all formulas, and which of its roots each of them is."""
+        roots, inverse = np.unique(tags.numbers, return_inverse=True)
+        circuit = circuit_of(
+            tags.table, tuple(roots.tolist()), tags.groups, self._limits, self.compiler
+        )
+        return circuit, np.asarray(inverse).reshape(len(tags.numbers), -1)
+
+    def evaluator(
+        self, tags: Formulas, inputs: Sequence[Facts]
+    ) -> Callable[[Sequence[Facts]], Tensor]:
+        order = [next(i for i, facts in enumerate(inputs) if facts is own) for own in tags.inputs]
+        circuit, places = self._compiled(tags)
+        return _Evaluator(circuit, places[:, 0], order)
+
+    def glance(self, tags: Formulas) -> Tensor | None:
+        quick = Exact(max_nodes=2000, seconds=0.2, compiler="diagrams")
+        try:
+            return super(Exact, quick).glance(tags)
+        except SizeError:
+            return None
 
     @property
     def _limits(self) -> tuple[int, float]:
@@ -236,8 +284,8 @@ class Exact(Provenance):
         inputs = tuple(facts.moved(move) for facts in tags.inputs)
         return replace(tags, inputs=inputs, like=move(tags.like))
 
-    def describe(self, tags: Formulas) -> tuple[torch.device, int]:
-        return tags.like.device, tags.rows
+    def describe(self, tags: Formulas) -> TagInfo:
+        return TagInfo(tags.like.device, tags.rows, tags.like.dtype)
 
     def proofs(self, tags: Formulas, place: int, row: int) -> list[tuple[float, list[Any]]]:
         raise UnsupportedError(
@@ -246,7 +294,35 @@ class Exact(Provenance):
         )
 
 
+class _Evaluator:
+    """A compiled program that takes its facts as arguments."""
+
+    def __init__(self, circuit: Circuit, places: np.ndarray, order: Sequence[int]) -> None:
+        self.circuit, self.places, self.order = circuit, places, tuple(order)
+        self._tensors: dict[torch.device, Tensor] = {}
+
+    def prepare(self, device: torch.device) -> None:
+        """Make all index tensors on `device`."""
+        self._tensors[device] = to_device(self.places, device)
+        self.circuit.prepare(device)
+
+    def __call__(self, facts: Sequence[Facts]) -> Tensor:
+        logs = facts[0].log_probs
+        made = self.circuit.log_probs([facts[at] for at in self.order], logs.device)
+        return made.index_select(0, self._tensors[logs.device]).to(logs.dtype)
+
+
 # -- helpers ---------------------------------------------------------------------------------------
+
+
+def _connected(logs: Tensor, inputs: Sequence[Facts]) -> Tensor:
+    """Constants, too, have a gradient: 0. A loss that no row can reach is no error."""
+    if logs.requires_grad:
+        return logs
+    for facts in inputs:
+        if facts.log_probs.requires_grad:
+            return logs + 0.0 * facts.log_probs[:1].sum()
+    return logs
 
 
 def _column(numbers: Sequence[int]) -> np.ndarray:

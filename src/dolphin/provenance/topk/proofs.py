@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -324,16 +325,23 @@ def take_rows(tags: Proofs, rows: np.ndarray, width: int | None) -> Proofs:
     return _seated(taken, slots, seats[0], len(rows))
 
 
+def precision(tags: Proofs) -> torch.dtype:
+    """That of the inputs, the widest if they differ."""
+    dtypes = [placement.facts.log_probs.dtype for placement in tags.layout.placements]
+    return functools.reduce(torch.promote_types, dtypes) if dtypes else torch.get_default_dtype()
+
+
 def moved_to(tags: Proofs, move: Callable[[Tensor], Tensor]) -> Proofs:
     """The same proofs with other tensors: on another device, or detached."""
     layout = Layout(signed=tags.signed)
     for placement in tags.layout.placements:
         layout = layout.having(placement.facts.moved(move))
+    device = move(tags.scores).device
     return replace(
         tags,
-        patterns=move(tags.patterns),
-        scores=move(tags.scores),
+        patterns=tags.patterns.to(device),
+        scores=tags.scores.to(device),  # always in double precision
         layout=layout,
-        fields=tags.fields and (move(tags.fields[0]), move(tags.fields[1])),
-        row_of=None if tags.row_of is None else move(tags.row_of),
+        fields=tags.fields and (tags.fields[0].to(device), tags.fields[1].to(device)),
+        row_of=None if tags.row_of is None else tags.row_of.to(device),
     )

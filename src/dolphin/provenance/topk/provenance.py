@@ -12,8 +12,8 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index
-from dolphin.provenance.contract import Provenance
-from dolphin.provenance.facts import Facts
+from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.provenance.facts import Facts, all_apart
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
@@ -148,6 +148,13 @@ class TopKProofs(Provenance):
         joined = proofs.concat(found)
         return replace(joined, disjoint=all(part.disjoint for part in found))
 
+    def folds_freely(self, operands: Sequence[Proofs | None], exclusive: bool) -> bool:
+        """With proofs that exclude each other and share no input, nothing is dropped too early."""
+        given = [operand for operand in operands if operand is not None]
+        facts = [p.facts for operand in given for p in operand.layout.placements]
+        apart = len({id(each) for each in facts}) == len(facts) and all_apart(facts)
+        return apart and all(operand.disjoint for operand in given)
+
     few = 20_000
 
     def waits(self, plan: Contraction, operands: Sequence[Proofs]) -> bool:
@@ -224,8 +231,8 @@ class TopKProofs(Provenance):
     def moved(self, tags: Proofs, move: Callable[[Tensor], Tensor]) -> Proofs:
         return proofs.moved_to(tags, move)
 
-    def describe(self, tags: Proofs) -> tuple[torch.device, int]:
-        return tags.scores.device, tags.rows
+    def describe(self, tags: Proofs) -> TagInfo:
+        return TagInfo(tags.scores.device, tags.rows, proofs.precision(tags))
 
     # -- for people --------------------------------------------------------------------------------
 

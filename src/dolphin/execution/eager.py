@@ -1,0 +1,33 @@
+"""Operations under `torch.compile`: one graph break each, instead of a walk through the engine."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import torch
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make an operation one that compilers leave alone.
+
+    The compiler is imported only by those who use it: that takes longer than all of Dolphin.
+    """
+    disabled: Callable[_P, _R] | None = None
+
+    @functools.wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        nonlocal disabled
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if disabled is None:
+            disabled = cast("Callable[_P, _R]", torch.compiler.disable(function))
+        return disabled(*args, **kwargs)
+
+    run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return run

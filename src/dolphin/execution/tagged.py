@@ -1,0 +1,211 @@
+"""Symbols with tags: what operations work on, and what a `Distribution` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.errors import MismatchError
+from dolphin.execution.deferred import Deferred
+from dolphin.execution.indices import Index
+from dolphin.provenance.contract import Provenance, TagInfo, Tags
+from dolphin.provenance.facts import Facts
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, check_rows
+from dolphin.symbolic.symbols import Symbols
+
+
+class Tagged:
+    """Symbols, their tags for a batch of rows, and the algebra of the tags.
+
+    `made` is None if every symbol has the tag **1**, and a `Deferred` until the tags are read.
+    `exclusive` says that at most one symbol of a row holds, `constant` that the tags depend on no
+    input, so that their precision and device are still open.
+    """
+
+    __slots__ = ("__weakref__", "batch", "constant", "domain", "exclusive", "made", "provenance")
+
+    def __init__(
+        self,
+        domain: Domain,
+        made: Tags | Deferred | None,
+        provenance: Provenance,
+        batch: int,
+        *,
+        exclusive: bool = False,
+        constant: bool = False,
+    ) -> None:
+        self.domain = domain
+        self.made = made
+        self.provenance = provenance
+        self.batch = batch
+        self.exclusive = exclusive
+        self.constant = constant or made is None
+
+    def __reduce__(self) -> Any:  # what was deferred is computed: its context can't travel
+        known = (self.domain, self.tags, self.provenance, self.batch)
+        return _restored, (*known, self.exclusive, self.constant)
+
+    def replaced(self, domain: Domain, made: Tags | None, batch: int | None = None) -> Tagged:
+        """Some of these symbols or rows, with what is known of them."""
+        return Tagged(
+            domain,
+            made,
+            self.provenance,
+            self.batch if batch is None else batch,
+            exclusive=self.exclusive,
+            constant=self.constant,
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows have the same symbols."""
+        return isinstance(self.domain, Symbols)
+
+    @property
+    def width(self) -> int:
+        """Symbols of all rows together, or places for symbols of each row."""
+        domain = self.domain
+        return len(domain) if isinstance(domain, Symbols) else domain.width
+
+    @property
+    def tags(self) -> Tags | None:
+        """The tags, computed now if that was deferred; None if every symbol is certain."""
+        made = self.made
+        if isinstance(made, Deferred):
+            made = self.made = made.compute()
+        return made
+
+    def info(self) -> TagInfo:
+        """Device, rows and precision of the tags, without computing them."""
+        made = self.made
+        while isinstance(made, Deferred):
+            made = made.other
+        if made is None:
+            return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
+        return self.provenance.describe(made)
+
+    def tags_like(self, like: Tags | None = None) -> Tags:
+        """The tags; those that are certain are made now, on the device and as precise as `like`."""
+        tags = self.tags
+        if tags is not None:
+            return self._as(tags, like) if self.constant and like is not None else tags
+        if like is None:
+            like = self.provenance.from_facts(
+                Facts(log_probs=torch.zeros(1, 1), groups=((0,),), label=_unnamed)
+            )
+        ones = self.provenance.one(self.width, like)
+        if isinstance(self.domain, Symbols):
+            return ones
+        flat = self.provenance.flatten(ones, self.batch)
+        return present_only(flat, self)
+
+    def _as(self, tags: Tags, like: Tags) -> Tags:
+        """Tags that depend on no input, on the device and in the precision of some that do."""
+        device, _, dtype = self.provenance.describe(like)
+        if self.provenance.describe(tags)[::2] == (device, dtype):
+            return tags
+
+        def move(numbers: Tensor) -> Tensor:
+            return numbers.to(device, dtype if numbers.is_floating_point() else numbers.dtype)
+
+        return self.provenance.moved(tags, move)
+
+    def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
+        """Tags with rows flattened, and how to find the tag of a symbol of a row among them."""
+        tags = self.tags_like(like)
+        if not self.shared:
+            return tags, RowAddress(self.width, per_row=self.batch > 1)
+        rows = self.provenance.describe(tags).rows
+        return self.provenance.flatten(tags, rows), RowAddress(self.width, per_row=rows > 1)
+
+    def in_rows(self, numbers: Tensor) -> Tensor:
+        """(n, r) of a provenance as (B, symbols or width)."""
+        if self.shared:
+            return numbers.t().expand(self.batch, -1)
+        return numbers.view(self.batch, -1)
+
+    def take_rows(self, rows: np.ndarray) -> Tagged:
+        """Some rows, in that order."""
+        domain: Domain = self.domain
+        width = None
+        if isinstance(domain, RowSymbols):
+            domain, width = RowSymbols(domain.table, domain.numbers[rows]), domain.width
+        tags = self.tags
+        if tags is not None:
+            tags = self.provenance.take_rows(tags, rows, width)
+        return self.replaced(domain, tags, len(rows))
+
+
+def _restored(
+    domain: Domain, tags: Any, provenance: Provenance, batch: int, exclusive: bool, constant: bool
+) -> Tagged:
+    return Tagged(domain, tags, provenance, batch, exclusive=exclusive, constant=constant)
+
+
+def _unnamed(column: int, row: int) -> Any:
+    return column
+
+
+def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> tuple[Any, int]:
+    """Operands must agree in provenance, device and batch size: the first and the last of these."""
+    tagged = [d for d in operands if d.made is not None] or operands[:1]
+    first = tagged[0]
+    for other in tagged[1:]:
+        if other.provenance is not first.provenance and other.provenance != first.provenance:
+            raise MismatchError(
+                f"{operation}: operands have different provenances: {first.provenance!r} and "
+                f"{other.provenance!r}. Create all inputs of a program with the same one, e.g. in "
+                "one `with dolphin.using(...)` block."
+            )
+        if first.constant or other.constant:
+            continue
+        device, where = first.info().device, other.info().device
+        if device != where:
+            raise MismatchError(
+                f"{operation}: operands are on different devices: {device} and {where}. Move the "
+                "networks' outputs to one device first."
+            )
+    batch = check_rows(operation, [d.batch for d in operands]) if rows else 0
+    return first.provenance, batch
+
+
+def agreed(operands: Sequence[Tagged]) -> list[Tagged]:
+    """The same operands, all as precise as the most precise input behind them."""
+    given = [d for d in operands if not d.constant]
+    dtypes = {d.info().dtype for d in given}
+    if len(dtypes) <= 1:
+        return list(operands)
+    widest = torch.float64 if torch.float64 in dtypes else torch.float32
+
+    def widen(numbers: Tensor) -> Tensor:
+        return numbers.to(widest) if numbers.is_floating_point() else numbers
+
+    return [
+        d
+        if d.constant or d.info().dtype == widest
+        else d.replaced(d.domain, d.provenance.moved(d.tags, widen))
+        for d in operands
+    ]
+
+
+def like_of(operands: Sequence[Tagged]) -> Tags | None:
+    """Tags that depend on an input, if some operand has them: others take after them."""
+    for d in operands:
+        if not d.constant:
+            return d.tags
+    return next((d.tags for d in operands if d.tags is not None), None)
+
+
+def present_only(tags: Tags, d: Tagged) -> Tags:
+    """**0** in the places of a row that have no symbol."""
+    if isinstance(d.domain, Symbols):
+        return tags
+    absent = d.domain.numbers.reshape(-1) == ABSENT
+    if not absent.any():
+        return tags
+    return d.provenance.select(tags, Index(np.where(absent, -1, np.arange(len(absent)))))

@@ -1,0 +1,207 @@
+"""Operations that repeat others: recursion to a fixpoint, and folds over many distributions."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dolphin.arguments import Function, operand, operands, usage
+from dolphin.distribution import Distribution, distribution_of, tagged_of
+from dolphin.errors import FixpointError, InputError, listing, shorten
+from dolphin.execution.eager import eager
+from dolphin.execution.indices import Index
+from dolphin.execution.tagged import Tagged, check
+from dolphin.execution.tracing import traced_fixpoint
+from dolphin.operations import apply, stack
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.reading import places_of
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import caches
+from dolphin.symbolic.symbols import Symbols, SymbolTable
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def fixpoint(
+    step: Callable[[Distribution[S]], Distribution[S]],
+    start: Distribution[S],
+    max_iterations: int = 1000,
+) -> Distribution[S]:
+    """Repeat `d = step(d)` from `start` until nothing changes.
+
+    It ends when a step brings no new symbols and the provenance sees no change in the tags
+    (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
+    only the symbols decide.
+
+    >>> import dolphin as dl
+    >>> edges = dl.Distribution([0.9, 0.8], [(0, 1), (1, 2)], exclusive=False)
+    >>> def grow(paths):
+    ...     longer = dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), lambda p, e: p[1] == e[0])
+    ...     return dl.union(edges, longer)
+    >>> dl.fixpoint(grow, edges).symbols
+    ((0, 1), (1, 2), (0, 2))
+    """
+    if isinstance(step, Distribution) or not callable(step):
+        raise InputError(
+            f"fixpoint: step must be a function, got {shorten(step)}. Write {usage('fixpoint')}."
+        )
+    operand("fixpoint", start)
+
+    def checked(distribution: Distribution[S]) -> Distribution[S]:
+        new = step(distribution)
+        if not isinstance(new, Distribution):
+            raise InputError(
+                f"fixpoint: step must return a Distribution, it returned {shorten(new)}."
+            )
+        return new
+
+    traced = traced_fixpoint(
+        lambda d: tagged_of(checked(distribution_of(d))), tagged_of(start), max_iterations
+    )
+    if traced is not None:
+        return distribution_of(traced)
+    old = new = start
+    for _ in range(max_iterations):
+        new = checked(old)
+        if _settled(tagged_of(old), tagged_of(new)):
+            return new
+        old = new
+    known = set(start.symbols)
+    grown = [symbol for symbol in new.symbols if symbol not in known]
+    raise FixpointError(
+        f"fixpoint: nothing settled within max_iterations={max_iterations} steps; the last step "
+        f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
+        "can't produce new symbols forever (bound a length, filter), or raise max_iterations."
+    )
+
+
+def _settled(old: Tagged, new: Tagged) -> bool:
+    if old.batch != new.batch or old.provenance != new.provenance:
+        return False
+    if old.shared and new.shared:
+        if set(old.domain.members) != set(new.domain.members):
+            return False
+        places = places_of(new, Symbols.of(old.domain.members))[0]
+        aligned = new.provenance.select(new.tags_like(), Index(places))
+        return new.provenance.saturated(old.tags_like(aligned), aligned)
+    table = caches.current_table()
+    before, after = (_numbers_in_rows(d, table) for d in (old, new))
+    places = _places_in_rows(before, after)
+    if places is None:
+        return False
+    tags, address = new.flat_tags()
+    every = np.arange(new.batch)[:, None]
+    index = Index(np.where(places >= 0, address.at(every, places), -1).reshape(-1))
+    aligned = new.provenance.select(tags, index)
+    known = old.tags_like(aligned)
+    known = old.provenance.flatten(known, old.batch) if old.shared else known
+    return new.provenance.saturated(known, aligned)
+
+
+def _numbers_in_rows(d: Tagged, table: SymbolTable) -> np.ndarray:
+    """(B, width), the same number for equal symbols, `ABSENT` where a row has none."""
+    numbers = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
+    return np.where(numbers == ABSENT, ABSENT, table.classes(np.maximum(numbers, 0)))
+
+
+def _places_in_rows(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
+    """Where each symbol of `before` stands in the same row of `after`; None if rows differ."""
+    if ((before != ABSENT).sum(1) != (after != ABSENT).sum(1)).any():
+        return None
+    places = np.full(before.shape, -1, dtype=np.int64)
+    for column in range(before.shape[1]):
+        wanted = before[:, column, None]
+        hits = (after == wanted) & (wanted != ABSENT)
+        if not (hits.any(1) | (wanted[:, 0] == ABSENT)).all():
+            return None
+        places[:, column] = np.where(hits.any(1), hits.argmax(1), -1)
+    return places
+
+
+@eager
+def reduce(
+    function: Callable[[Any, Any], R],
+    distributions: Iterable[Distribution[Any]],
+    *,
+    cache: bool = True,
+) -> Distribution[R]:
+    """Fold many distributions with an associative function of two symbols.
+
+    The same result as `apply` from left to right. Where the algebra allows any order (its ⊗
+    distributes over ⊕; `damp` and top-k proofs for independent operands whose symbols exclude each
+    other) operands are combined as a balanced tree, with operands of similar size, which makes long
+    chains much cheaper; pairs with the same symbols are then joined in one operation. Elsewhere
+    they are folded in order.
+
+    >>> import dolphin as dl
+    >>> coin = dl.Distribution([0.5, 0.5], [0, 1])
+    >>> dl.reduce(lambda x, y: x + y, [coin] * 4).row(0)
+    [(0, 0.0625), (1, 0.25), (2, 0.375), (3, 0.25), (4, 0.0625)]
+    """
+    if isinstance(function, (Distribution, str)) or not callable(function):
+        raise InputError(
+            f"reduce: the first argument must be a function, got {shorten(function)}. Write "
+            f"{usage('reduce')}."
+        )
+    if isinstance(distributions, Distribution) or callable(distributions):
+        raise InputError(
+            f"reduce: expected a list of distributions after the function, got "
+            f"{shorten(distributions)}. Write {usage('reduce')}."
+        )
+    each = list(distributions)
+    if not each:
+        raise InputError("reduce: got no distributions.")
+    given = operands("reduce", each)
+    provenance, _ = check("reduce", given)
+
+    def step(a: Distribution[Any], b: Distribution[Any]) -> Distribution[Any]:
+        return apply(a, b, function, cache=cache)
+
+    exclusive = all(d.exclusive for d in given)
+    if len(each) > 2 and provenance.folds_freely([d.tags for d in given], exclusive):
+        while len(each) > 2:
+            each = _halved(each, step)
+    return functools.reduce(step, each)
+
+
+def _halved(each: Sequence[Distribution[Any]], step: Function) -> list[Distribution[Any]]:
+    """Neighbours joined two by two; where they have the same symbols, many pairs in one step."""
+    made: list[Distribution[Any]] = []
+    at = 0
+    while at + 1 < len(each):
+        alike = itertools.takewhile(functools.partial(_alike, each[at]), each[at:])
+        pairs = max(1, sum(1 for _ in alike) // 2)
+        some = each[at : at + 2 * pairs]
+        made += [step(*some)] if pairs == 1 else _joined(some[::2], some[1::2], step)
+        at += 2 * pairs
+    return [*made, *each[at:]]
+
+
+def _joined(
+    lefts: Sequence[Distribution[Any]], rights: Sequence[Distribution[Any]], step: Function
+) -> list[Distribution[Any]]:
+    """step(left, right) of each pair: as more rows of one batch, which costs little more."""
+    both = tagged_of(step(stack(lefts), stack(rights)))
+    parts = both.tags_like().unflatten(1, (len(lefts), -1)).unbind(1)
+    batch = lefts[0].batch_size
+    return [distribution_of(both.replaced(both.domain, tags, batch)) for tags in parts]
+
+
+def _alike(one: Distribution[Any], other: Distribution[Any]) -> bool:
+    """Whether the rows of both can stand in one batch of a tensor."""
+    a, b = tagged_of(one), tagged_of(other)
+    return (
+        a.domain is b.domain
+        and a.batch == b.batch
+        and a.provenance == b.provenance
+        and isinstance(a.provenance, TensorProvenance)
+        and a.shared
+        and not a.constant
+        and not b.constant
+        and a.exclusive == b.exclusive
+    )

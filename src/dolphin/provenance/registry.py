@@ -1,0 +1,160 @@
+"""Provenances by name, and the default of a block of code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal, NewType, TypeAlias, overload
+
+from dolphin.errors import InputError, listing, shorten
+from dolphin.provenance.contract import Provenance, TensorProvenance
+from dolphin.provenance.damp import DAMP
+from dolphin.provenance.debugging import Boolean, Counting
+from dolphin.provenance.exact import Exact
+from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
+from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
+from dolphin.provenance.topk import TopKProofs
+
+ProvenanceName = Literal[
+    "damp", "dtkp-am", "dtkp-wmc", "exact", "min-max", "noisy-or", "lukasiewicz", "viterbi",
+    "stable-product", "hamacher", "nilpotent", "yager", "schweizer-sklar", "frank", "boolean",
+    "counting",
+]  # fmt: skip
+RegisteredName = NewType("RegisteredName", str)
+"""The name of a provenance of one's own; what `register_provenance` returns."""
+
+AnyProvenance: TypeAlias = Provenance | ProvenanceName | RegisteredName
+
+_BY_NAME: dict[str, Callable[..., Provenance]] = {
+    "damp": DAMP,
+    "dtkp-am": partial(TopKProofs, wmc="add-mult"),
+    "dtkp-wmc": partial(TopKProofs, wmc="exact"),
+    "exact": Exact,
+    "min-max": Godel,
+    "noisy-or": NoisyOr,
+    "lukasiewicz": Lukasiewicz,
+    "viterbi": MaxProduct,
+    "stable-product": StableProduct,
+    "hamacher": Hamacher,
+    "nilpotent": NilpotentMinimum,
+    "yager": Yager,
+    "schweizer-sklar": SchweizerSklar,
+    "frank": Frank,
+    "boolean": Boolean,
+    "counting": Counting,
+}
+
+
+def get_provenance(name: ProvenanceName | RegisteredName, **parameters: Any) -> Provenance:
+    """A provenance by its name, for configuration files and command lines.
+
+    >>> get_provenance("dtkp-am", k=3)
+    TopKProofs(k=3)
+    """
+    make = _BY_NAME.get(name) if isinstance(name, str) else None
+    if make is None:
+        raise InputError(
+            f"get_provenance: no provenance {name!r}; known are {listing(_BY_NAME, 20)}."
+        )
+    try:
+        return make(**parameters)
+    except TypeError as error:
+        raise InputError(f"get_provenance({name!r}): {error}.") from None
+
+
+def register_provenance(name: str, factory: Callable[..., Provenance]) -> RegisteredName:
+    """Make a provenance of one's own known by name, wherever a name is taken.
+
+    Args:
+        name: a new name; those of built-in provenances can't be taken.
+        factory: called with the parameters that `get_provenance` is given; a class will do.
+
+    >>> import dolphin as dl
+    >>> class Careful(dl.DAMP):
+    ...     pass
+    >>> name = dl.register_provenance("careful", Careful)
+    >>> dl.Distribution([0.5, 0.5], "ab", provenance=name).provenance
+    Careful(above_one='clip')
+    """
+    if not isinstance(name, str) or not name:
+        raise InputError(f"register_provenance: the name must be a string, got {shorten(name)}.")
+    if not callable(factory):
+        raise InputError(
+            f"register_provenance: the factory must be callable, e.g. a class, got "
+            f"{shorten(factory)}."
+        )
+    known = _BY_NAME.get(name)
+    if known is not None and name in ProvenanceName.__args__:
+        raise InputError(f"register_provenance: {name!r} is a built-in provenance.")
+    _BY_NAME[name] = factory
+    return RegisteredName(name)
+
+
+def provenance_names() -> list[str]:
+    """All names that `get_provenance` knows.
+
+    >>> provenance_names()[:4]
+    ['damp', 'dtkp-am', 'dtkp-wmc', 'exact']
+    """
+    return list(_BY_NAME)
+
+
+def names_with_negation() -> list[str]:
+    """The names of the provenances that have a negation."""
+    return [name for name in ProvenanceName.__args__ if _negates(type(_BY_NAME[name]()))]
+
+
+def _negates(kind: type[Provenance]) -> bool:
+    if issubclass(kind, TensorProvenance) and kind.negate is TensorProvenance.negate:
+        return kind.negation is not TensorProvenance.negation
+    return kind.negate is not Provenance.negate
+
+
+_default: ContextVar[Provenance] = ContextVar("dolphin_provenance", default=DAMP())  # noqa: B039
+
+
+def resolve(operation: str, provenance: AnyProvenance | None) -> Provenance:
+    """The provenance that is meant: itself, one by name, or the default of the block."""
+    if provenance is None:
+        return _default.get()
+    if isinstance(provenance, str):
+        return get_provenance(provenance)
+    if not isinstance(provenance, Provenance):
+        raise InputError(
+            f"{operation}: provenance must be a Provenance such as dolphin.TopKProofs(k=3), or the "
+            f"name of one such as 'dtkp-am', got {shorten(provenance)}."
+        )
+    return provenance
+
+
+@overload
+def using(provenance: Provenance) -> contextlib.AbstractContextManager[Provenance]: ...
+@overload
+def using(
+    provenance: ProvenanceName | RegisteredName, **parameters: Any
+) -> contextlib.AbstractContextManager[Provenance]: ...
+@contextlib.contextmanager
+def using(provenance: AnyProvenance, **parameters: Any) -> Iterator[Provenance]:
+    """Make a provenance the default of inputs created in this block, in this thread or task only.
+
+    >>> import dolphin as dl
+    >>> with dl.using("dtkp-am", k=3):
+    ...     dl.Distribution([0.5, 0.5], "ab").provenance
+    TopKProofs(k=3)
+    """
+    if parameters and not isinstance(provenance, str):
+        raise InputError(
+            f"using: {provenance!r} has its parameters already; {listing(parameters)} go with a "
+            "name, as in dolphin.using('dtkp-am', k=3)."
+        )
+    if parameters and isinstance(provenance, str):
+        made = get_provenance(provenance, **parameters)
+    else:
+        made = resolve("using", provenance)
+    token = _default.set(made)
+    try:
+        yield made
+    finally:
+        _default.reset(token)

@@ -1,0 +1,198 @@
+"""The tag stage of a program as a module: what is compiled and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dolphin.distribution import Distribution, distribution_of, tagged_of
+from dolphin.errors import InputError, shorten
+from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.tagged import Tagged
+from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
+from dolphin.inputs import Exclusive, Kind, facts_of, read_groups
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.facts import Facts, Groups
+from dolphin.provenance.numerics import IMPOSSIBLE, prob_of_log
+from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.provenance.topk.encoding import code_of
+from dolphin.reading import LOG_OF_ZERO
+from dolphin.symbolic.symbols import Symbols
+
+
+class Traced(nn.Module):
+    """The tag stage of a program; made by `trace`. `symbols` names the columns of its result."""
+
+    def __init__(
+        self,
+        provenance: Provenance,
+        inputs: Sequence[tuple[tuple[Any, ...], Groups, bool]],
+        steps: Sequence[Step],
+        symbols: tuple[Any, ...],
+        *,
+        logits: bool,
+        evaluate: Callable[[Sequence[Facts]], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.provenance = provenance
+        self.inputs = tuple(inputs)  # symbols, groups, and whether they are one choice
+        self.steps = tuple(steps)
+        self.symbols = symbols
+        self.kind: Kind = "logits" if logits else "probs"
+        self.evaluate = evaluate  # for algebras that compile the whole program
+        self._prepare(torch.device("cpu"))
+
+    def _prepare(self, device: torch.device) -> None:
+        """Make all index tensors on `device` now, before anything is compiled."""
+        _prepare(self.steps, device)
+        for _, groups, _ in self.inputs:
+            code_of(groups, False).on(device)
+        if self.evaluate is not None:
+            getattr(self.evaluate, "prepare", lambda device: None)(device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Traced:
+        self._prepare(fn(torch.empty(0)).device)
+        return super()._apply(fn, recurse)
+
+    def forward(self, *numbers: Tensor) -> Tensor:
+        """Log-probabilities (B, N) from the numbers (B, N_i) of all inputs."""
+        facts = [
+            facts_of("Traced", rows, groups, _no_label, self.kind, softmax)
+            for rows, (_, groups, softmax) in zip(self._checked(numbers), self.inputs, strict=True)
+        ]
+        if self.evaluate is None:
+            tags = [self.provenance.from_facts(each) for each in facts]
+            run_steps(self.provenance, self.steps, tags)
+            logs = self.provenance.log_probs(tags[-1])
+        else:
+            logs = self.evaluate(facts)
+        batch = max(each.rows for each in facts)
+        return torch.where(logs < IMPOSSIBLE, LOG_OF_ZERO, logs).t().expand(batch, -1)
+
+    def probs(self, *numbers: Tensor) -> Tensor:
+        """Probabilities (B, N)."""
+        logs = self(*numbers)
+        return prob_of_log(logs)
+
+    def _checked(self, numbers: Sequence[Tensor]) -> list[Tensor]:
+        if len(numbers) != len(self.inputs):
+            raise InputError(
+                f"Traced: {len(numbers)} tensors for {len(self.inputs)} inputs of the program."
+            )
+        checked = []
+        for number, (given, (symbols, _, _)) in enumerate(zip(numbers, self.inputs, strict=True)):
+            if not isinstance(given, Tensor) or not given.is_floating_point():
+                raise InputError(
+                    f"Traced: input {number} must be a tensor of {self.kind}, got {shorten(given)}."
+                )
+            rows = given.unsqueeze(0) if given.dim() == 1 else given
+            if rows.dim() != 2 or rows.shape[1] != len(symbols) or rows.shape[0] == 0:
+                raise InputError(
+                    f"Traced: input {number} must have shape (batch, {len(symbols)}), one column "
+                    f"per symbol and at least one row, got {tuple(rows.shape)}."
+                )
+            half = rows.dtype not in (torch.float32, torch.float64)
+            checked.append(rows.float() if half else rows)
+        batch = max(rows.shape[0] for rows in checked)
+        if any(rows.shape[0] not in (1, batch) for rows in checked):
+            sizes = ", ".join(str(rows.shape[0]) for rows in checked)
+            raise InputError(f"Traced: the batch sizes of the inputs don't match: {sizes}.")
+        return checked
+
+
+def _prepare(steps: Sequence[Step], device: torch.device) -> None:
+    for _, arguments in steps:
+        for argument in arguments:
+            index = argument
+            if isinstance(argument, Loop):
+                argument.aligned.on(device)
+                _prepare(argument.body, device)
+            if isinstance(argument, Contraction):
+                argument.on(device)
+                index = argument.position
+            if isinstance(index, Index):
+                index.on(device)
+
+
+def _no_label(column: int, row: int) -> Any:
+    return column
+
+
+def trace(
+    program: Callable[..., Distribution[Any]],
+    *symbols: Iterable[Any],
+    exclusive: Exclusive | Sequence[Exclusive] = True,
+    provenance: AnyProvenance | None = None,
+    logits: bool = False,
+) -> Traced:
+    """The tag stage of `program`, a function from distributions to a distribution.
+
+    Args:
+        program: called once, with one distribution for each of `symbols`.
+        symbols: the symbols of each input.
+        exclusive: as in `Distribution`, for all inputs, or a list with one entry per input.
+        provenance: the algebra or its name; the default of the enclosing block if None.
+        logits: the module takes unnormalised scores, as `Distribution.from_logits` does.
+
+    The result is a module from probabilities (B, N_i) to log-probabilities (B, N), which checks its
+    inputs as `Distribution` does. It can be compiled with `torch.compile(..., fullgraph=True)`.
+    Programs that sample, or give rows symbols of their own, can't be traced: what they do depends
+    on numbers. A `fixpoint` repeats until the tags of all rows have settled, as the program itself
+    would; compiled code can't look, and repeats as often as can be needed where that is known.
+
+    >>> import torch, dolphin as dl
+    >>> total = dl.trace(lambda x, y: x + y, range(3), range(3))
+    >>> total.symbols
+    (0, 1, 2, 3, 4)
+    >>> total.probs(torch.tensor([[0.2, 0.3, 0.5]]), torch.tensor([[0.0, 1.0, 0.0]]))
+    tensor([[0.0000, 0.2000, 0.3000, 0.5000, 0.0000]])
+    """
+    if not callable(program):
+        raise InputError(f"trace: the program must be a function, got {shorten(program)}.")
+    if not symbols:
+        raise InputError("trace: got no inputs. Write trace(program, symbols1, symbols2, ...).")
+    algebra = resolve("trace", provenance)
+    members = [Symbols.of(each) for each in symbols]
+    inputs = [
+        (domain.members, read_groups("trace", own, len(domain)), own is True)
+        for domain, own in zip(members, _each_exclusive(exclusive, len(members)), strict=True)
+    ]
+    stand_ins = [
+        Facts(log_probs=torch.zeros(len(each), 1), groups=groups, label=_no_label)
+        for each, groups, _ in inputs
+    ]
+    notes = Notes(algebra, stand_ins)
+    given = [
+        Tagged(domain, Noted(number), notes, 1, exclusive=len(groups) == 1)
+        for number, (domain, (_, groups, _)) in enumerate(zip(members, inputs, strict=True))
+    ]
+    result = program(*map(distribution_of, given))
+    if not isinstance(result, Distribution):
+        raise InputError(f"trace: the program must return a Distribution, got {shorten(result)}.")
+    d = tagged_of(result)
+    tags = d.tags_like(Noted(0))
+    if tags != Noted(notes.known - 1):  # the result is not what the last step made
+        tags = notes.concat([tags])
+    evaluate = None
+    if notes.shadows:
+        evaluate = algebra.evaluator(notes.shadows[tags.number], stand_ins)
+    return Traced(algebra, inputs, notes.steps, d.domain.members, logits=logits, evaluate=evaluate)
+
+
+def _each_exclusive(exclusive: Any, inputs: int) -> list[Exclusive]:
+    """What `exclusive` says of each input."""
+    if isinstance(exclusive, bool):
+        return [exclusive] * inputs
+    own = isinstance(exclusive, (list, tuple)) and any(
+        isinstance(each, bool) or any(isinstance(group, (list, tuple)) for group in each)
+        for each in exclusive
+        if isinstance(each, (bool, list, tuple))
+    )
+    if not own:
+        return [exclusive] * inputs
+    if len(exclusive) != inputs:
+        raise InputError(f"trace: {len(exclusive)} values of exclusive for {inputs} inputs.")
+    return list(exclusive)
