@@ -36,6 +36,7 @@ from dolphin.provenance import (
     register_provenance,
     using,
 )
+from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
 from dolphin.settings import settings
 from dolphin.traced import Traced, trace
 
@@ -64,13 +65,18 @@ __all__ = [
     "bce_loss",
     "cache_clear",
     "cache_info",
+    "count",
     "estimate",
+    "exists",
     "filter",
     "fixpoint",
+    "forall",
     "get_logits",
     "get_probs",
     "get_provenance",
     "get_tags",
+    "maximum",
+    "minimum",
     "negate",
     "nll_loss",
     "profile",
@@ -78,6 +84,7 @@ __all__ = [
     "register_provenance",
     "sample",
     "settings",
+    "total",
     "trace",
     "union",
     "using",

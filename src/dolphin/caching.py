@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dolphin.provenance.exact import compiling, formulas
 from dolphin.settings import current_settings
 from dolphin.symbolic.plans import caches
+from dolphin.symbolic.questions import known_folds
 
 
 class CacheInfo(NamedTuple):
@@ -53,5 +54,6 @@ def cache_info() -> CacheInfo:
 def cache_clear() -> None:
     """Forget everything that is remembered. Only speed can change, never a result."""
     caches.clear()
+    known_folds().clear()
     formulas.tables.clear()
     compiling.clear()

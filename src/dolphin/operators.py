@@ -76,6 +76,78 @@ class Operators(Generic[S_co]):
 
         return sample(self._itself(), k, method, generator)
 
+    def exists(
+        self,
+        predicate: Callable[[S_co], bool] | None = None,
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.exists(predicate)`: see `dolphin.exists`."""
+        from dolphin.quantifiers import exists
+
+        return cast("Any", exists)(self, predicate, by=by, cache=cache)
+
+    def forall(
+        self,
+        predicate: Callable[[S_co], bool],
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.forall(predicate)`: see `dolphin.forall`."""
+        from dolphin.quantifiers import forall
+
+        return cast("Any", forall)(self, predicate, by=by, cache=cache)
+
+    def count(
+        self,
+        predicate: Callable[[S_co], bool] | None = None,
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.count(predicate)`: see `dolphin.count`."""
+        from dolphin.quantifiers import count
+
+        return cast("Any", count)(self, predicate, by=by, cache=cache)
+
+    def total(
+        self,
+        value: Callable[[S_co], Any] | None = None,
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.total(value)`: see `dolphin.total`."""
+        from dolphin.quantifiers import total
+
+        return cast("Any", total)(self, value, by=by, cache=cache)
+
+    def maximum(
+        self,
+        key: Callable[[S_co], Any] | None = None,
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.maximum(key)`: see `dolphin.maximum`."""
+        from dolphin.quantifiers import maximum
+
+        return cast("Any", maximum)(self, key, by=by, cache=cache)
+
+    def minimum(
+        self,
+        key: Callable[[S_co], Any] | None = None,
+        *,
+        by: Callable[[S_co], Any] | None = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
+        """`d.minimum(key)`: see `dolphin.minimum`."""
+        from dolphin.quantifiers import minimum
+
+        return cast("Any", minimum)(self, key, by=by, cache=cache)
+
     def _itself(self) -> Distribution[S_co]:
         return cast("Distribution[S_co]", self)
 

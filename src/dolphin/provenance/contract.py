@@ -101,6 +101,13 @@ class Provenance(abc.ABC):
     def contract(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
         """⊕ over each group of ⊗ over the operands (see `Contraction`)."""
 
+    def contract_disjoint(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
+        """`contract` for groups whose combinations are known to exclude each other.
+
+        Override it where ⊕ is an "or" of independent events and a plain sum is right instead.
+        """
+        return self.contract(operands, plan)
+
     def waits(self, plan: Contraction, operands: Sequence[Tags]) -> bool:
         """Is this contraction better put off until somebody reads the result?
 

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction
 from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.damp import DAMP
 from dolphin.provenance.logarithms import (
     LogTags,
     chunk_indices,
@@ -176,6 +177,12 @@ class NoisyOr(LogTags):
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return _NoisyOr.apply(tags, dim)  # type: ignore[no-any-return]
+
+    def contract_disjoint(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        return _SUMS.contract(operands, plan)
+
+
+_SUMS = DAMP()
 
 
 class _NoisyOr(torch.autograd.Function):

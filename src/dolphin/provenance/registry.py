@@ -103,10 +103,12 @@ def provenance_names() -> list[str]:
 
 def names_with_negation() -> list[str]:
     """The names of the provenances that have a negation."""
-    return [name for name in ProvenanceName.__args__ if _negates(type(_BY_NAME[name]()))]
+    return [name for name in ProvenanceName.__args__ if negates(_BY_NAME[name]())]
 
 
-def _negates(kind: type[Provenance]) -> bool:
+def negates(provenance: Provenance) -> bool:
+    """Whether a provenance has a negation."""
+    kind = type(provenance)
     if issubclass(kind, TensorProvenance) and kind.negate is TensorProvenance.negate:
         return kind.negation is not TensorProvenance.negation
     return kind.negate is not Provenance.negate

@@ -190,13 +190,13 @@ def _shared_plan(
     table = caches.current_table()
     sizes = [len(domain) for domain in domains]
     if task.on is None:
-        _check_size(task.operation, sizes, math.prod(sizes))
+        check_size(task.operation, sizes, math.prod(sizes))
         results = _product_results(task, key, domains, table)
         places = None
     else:
         numbers = [domain.numbers(table) for domain in domains]
         keys = _join_keys(task, table, numbers)
-        _check_size(task.operation, sizes, _join_size(keys))
+        check_size(task.operation, sizes, _join_size(keys))
         places = list(_join(*keys))
         columns = [number[place] for number, place in zip(numbers, places, strict=True)]
         results = _results(task, key, table, columns)
@@ -280,7 +280,7 @@ def _row_plan(
     numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
     widths = [number.shape[1] for number in numbers]
     if task.on is None:
-        _check_size(task.operation, widths, batch * int(np.prod(widths, dtype=object)), batch)
+        check_size(task.operation, widths, batch * int(np.prod(widths, dtype=object)), batch)
         row, places = _row_products(numbers, rows)
     else:
         keys = [
@@ -289,7 +289,7 @@ def _row_plan(
                 numbers, _join_keys(task, table, [n.reshape(-1) for n in numbers]), strict=True
             )
         ]
-        row, places = _row_joins(keys, rows, lambda n: _check_size(task.operation, widths, n))
+        row, places = _row_joins(keys, rows, lambda n: check_size(task.operation, widths, n))
     combined = [
         number[row if len(number) > 1 else 0, place]
         for number, place in zip(numbers, places, strict=True)
@@ -425,7 +425,8 @@ def _join(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def _check_size(operation: str, sizes: Sequence[int], combinations: int, batch: int = 1) -> None:
+def check_size(operation: str, sizes: Sequence[int], combinations: int, batch: int = 1) -> None:
+    """Refuse more combinations than the settings allow, before they are made."""
     limit = current_settings().max_combinations
     if combinations > limit:
         product = " x ".join(f"{size:,}" for size in sizes)

@@ -1,0 +1,311 @@
+"""The symbolic stage of questions: which symbols they are about, and how answers come about.
+
+A question looks at some symbols of a distribution, its *items*, in groups: those of a row, or those
+of a row with the same key. Every item holds or fails. A `Fold` goes through the items of all groups
+as a balanced tree: a node has one state for each value that its items can add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dolphin.execution.indices import Contraction
+from dolphin.symbolic.bounded import BoundedCache
+from dolphin.symbolic.calling import ABSENT, evaluate
+from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.plans import Domain, RowAddress, caches, check_size
+from dolphin.symbolic.symbols import SymbolTable, kind
+
+Function = Callable[[Any], Any]
+Combine = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The symbols that a question is about, sorted by group; within one in the symbols' order."""
+
+    table: SymbolTable
+    symbols: np.ndarray  # (n,) numbers in the table
+    places: np.ndarray  # (n,) where their tags stand among flattened tags
+    groups_of: np.ndarray  # (n,)
+    rows: int
+    keys: tuple[Any, ...] | None  # of the groups of each row, where there are several
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, empty ones included."""
+        return self.rows * (1 if self.keys is None else len(self.keys))
+
+    @property
+    def row_of_groups(self) -> np.ndarray:
+        return np.arange(self.groups) // max(1, self.groups // self.rows)
+
+    def ordered(self, order: np.ndarray) -> Items:
+        """The same items in another order, which keeps groups together."""
+        chosen = (self.symbols[order], self.places[order], self.groups_of[order])
+        return Items(self.table, *chosen, self.rows, self.keys)
+
+    def values(self, operation: str, function: Function | None, cache: bool) -> list[Any]:
+        """What a function says of each item; itself, if there is none."""
+        numbers = self.symbols
+        if function is not None:
+            numbers = _results(operation, function, None, self.table, numbers, cache)
+        return [self.table.symbols[number] for number in numbers.tolist()]
+
+    def labels(self, answers: Sequence[Any], groups_of: np.ndarray) -> np.ndarray:
+        """The numbers of answers as symbols: themselves, or with the key of their group."""
+        if self.keys is None:
+            return self.table.numbers(answers)
+        count = len(self.keys)
+        keys = [self.keys[group % count] for group in groups_of.tolist()]
+        return self.table.numbers(zip(keys, answers, strict=True))
+
+
+def find_items(
+    operation: str,
+    domain: Domain,
+    address: RowAddress | None,
+    predicate: Function | None,
+    by: Function | None,
+    *,
+    unless: bool = False,
+    cache: bool = True,
+) -> Items:
+    """The symbols for which `predicate` is true (`unless`: false), grouped by row and key.
+
+    Without an `address` all rows have the same symbols, and there is one row of items. Every row
+    has a group for each key that any row has.
+    """
+    table = caches.current_table()
+    numbers = domain.in_table(table)
+    row, place = np.nonzero(numbers != ABSENT)
+    symbols = numbers[row, place]
+    keys, key_of = None, np.zeros_like(row)
+    if by is not None:
+        found = table.classes(_results(f"{operation}(by=...)", by, None, table, symbols, cache))
+        distinct, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first, kind="stable"), kind="stable")
+        key_of = rank[np.asarray(inverse).reshape(-1)]
+        keys = tuple(table.symbols[number] for number in distinct[np.argsort(first)].tolist())
+    group = row * (1 if keys is None else len(keys)) + key_of
+    places = place if address is None else address.at(row, place)
+    if predicate is not None:
+        chosen = _results(operation, _itself, predicate, table, symbols, cache) != ABSENT
+        chosen = ~chosen if unless else chosen
+        symbols, places, group = symbols[chosen], places[chosen], group[chosen]
+    items = Items(table, symbols, places, group, len(numbers), keys)
+    return items if by is None else items.ordered(np.argsort(group, kind="stable"))
+
+
+def _results(
+    operation: str,
+    function: Function,
+    condition: Function | None,
+    table: SymbolTable,
+    symbols: np.ndarray,
+    cache: bool,
+) -> np.ndarray:
+    """The numbers of a function's results; functions run once for each new symbol."""
+    parts: list[Hashable] = [None, None]
+    for number, part in enumerate((function, condition)):
+        parts[number] = None if part is None or not cache else fingerprint(part)
+    known = cache and parts[0] is not None and (condition is None or parts[1] is not None)
+    key = (operation, *parts) if known else None
+    return evaluate(operation, function, condition, key, table, [symbols], distinct=False)
+
+
+def _itself(symbol: Any) -> Any:
+    return symbol
+
+
+# -- folds -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Pairs of states of one group that make a state of the next level; -1 stands for **1**."""
+
+    left: np.ndarray
+    right: np.ndarray
+    out: np.ndarray
+    states: int
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """How a group with certain values is folded, and the values of its last states."""
+
+    levels: tuple[_Level, ...]
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The steps of folding all groups at once, and what their last states stand for.
+
+    The tags of the first level are `failing, holding` for each item, in the items' order. Steps
+    read their operands' tags with one **1** behind them.
+    """
+
+    steps: tuple[Contraction, ...]
+    answers: tuple[Any, ...]
+    groups_of: np.ndarray
+
+    @property
+    def weight(self) -> int:
+        return 1000 + sum(step.weight for step in self.steps)
+
+
+_MAX_WEIGHT = 1_000_000
+_known: BoundedCache[Hashable, Fold] = BoundedCache(_MAX_WEIGHT, lambda fold: fold.weight)
+
+
+def known_folds() -> BoundedCache[Hashable, Fold]:
+    """The cache behind `fold_of`."""
+    return _known
+
+
+def fold_of(
+    operation: str, items: Items, values: Sequence[Any], nothing: Any, combine: Combine
+) -> Fold:
+    """The fold of the items' values, `nothing` for items that fail, with an associative function.
+
+    It depends on the values alone, so it is made once where all rows have the same symbols.
+    """
+    counts = np.bincount(items.groups_of, minlength=items.groups)
+    if items.rows > 1:
+        return _fold(operation, counts, values, nothing, combine)
+    key = (operation, counts.tobytes(), tuple(values), tuple(map(kind, values)))
+    return _known.get_or_make(key, lambda: _fold(operation, counts, values, nothing, combine))
+
+
+def _fold(
+    operation: str, counts: np.ndarray, values: Sequence[Any], nothing: Any, combine: Combine
+) -> Fold:
+    ends = np.cumsum(counts)
+    trees: dict[tuple[Any, ...], _Tree] = {}
+    each = []
+    for start, end in zip((ends - counts).tolist(), ends.tolist(), strict=True):
+        shape = tuple(values[start:end])
+        if shape not in trees:
+            trees[shape] = _tree(operation, shape, nothing, combine)
+        each.append(trees[shape])
+    answers = tuple(value for tree in each for value in tree.values)
+    groups_of = np.repeat(np.arange(len(each)), [len(tree.values) for tree in each])
+    return Fold(tuple(_steps(each, counts)), answers, groups_of)
+
+
+def _tree(operation: str, shape: tuple[Any, ...], nothing: Any, combine: Combine) -> _Tree:
+    """Neighbours are folded two by two, so that n items take log n steps."""
+    if not shape:
+        only = _Level(np.array([-1]), np.array([-1]), np.array([0]), 1)
+        return _Tree((only,), (nothing,))
+    nodes: list[tuple[Any, ...]] = [(nothing, value) for value in shape]
+    levels = []
+    if any(value == nothing for value in shape):  # an item that adds nothing has one state
+        nodes, level = _merged(nodes)
+        levels.append(level)
+    while len(nodes) > 1:
+        nodes, level = _paired(operation, nodes, combine)
+        levels.append(level)
+    return _Tree(tuple(levels), nodes[0])
+
+
+def _merged(nodes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], _Level]:
+    """Equal states of a node made one."""
+    out, kept, states = [], [], 0
+    for node in nodes:
+        distinct = tuple(dict.fromkeys(node))
+        out += [states + distinct.index(value) for value in node]
+        kept.append(distinct)
+        states += len(distinct)
+    places = np.arange(len(out))
+    return kept, _Level(places, np.full_like(places, -1), np.array(out), states)
+
+
+def _paired(
+    operation: str, nodes: Sequence[tuple[Any, ...]], combine: Combine
+) -> tuple[list[tuple[Any, ...]], _Level]:
+    sizes = [len(node) for node in nodes]
+    pairs = sum(a * b for a, b in zip(sizes[::2], sizes[1::2], strict=False))
+    check_size(operation, sizes[:2], pairs)
+    starts = np.cumsum([0, *sizes])
+    made: list[tuple[Any, ...]] = []
+    left, right, out, states = [], [], [], 0
+    for number in range(0, len(nodes) - 1, 2):
+        first, second = nodes[number], nodes[number + 1]
+        place: dict[Any, int] = {}
+        out += [states + place.setdefault(combine(a, b), len(place)) for a in first for b in second]
+        grid = np.indices((len(first), len(second))).reshape(2, -1)
+        left.append(starts[number] + grid[0])
+        right.append(starts[number + 1] + grid[1])
+        made.append(tuple(place))
+        states += len(place)
+    if len(nodes) % 2:
+        left.append(starts[-2] + np.arange(sizes[-1]))
+        right.append(np.full(sizes[-1], -1))
+        out += range(states, states + sizes[-1])
+        made.append(nodes[-1])
+        states += sizes[-1]
+    return made, _Level(np.concatenate(left), np.concatenate(right), np.array(out), states)
+
+
+def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Contraction]:
+    """One contraction per level for all groups; those that are done hand their states on."""
+    alike: dict[int, list[int]] = {}
+    for number, tree in enumerate(trees):
+        alike.setdefault(id(tree), []).append(number)
+    members = [np.array(numbers) for numbers in alike.values()]
+    states = 2 * counts
+    steps = []
+    for depth in range(max((len(tree.levels) for tree in trees), default=0)):
+        levels = [_level(trees[groups[0]], depth, int(states[groups[0]])) for groups in members]
+        following = np.empty_like(states)
+        for groups, level in zip(members, levels, strict=True):
+            following[groups] = level.states
+        starts, made, total = _starts(states), _starts(following), int(states.sum())
+        columns: list[list[np.ndarray]] = [[], [], []]
+        for groups, level in zip(members, levels, strict=True):
+            begin, end = starts[groups][:, None], made[groups][:, None]
+            for column, side in zip(columns, (level.left, level.right), strict=False):
+                column.append(np.where(side < 0, total, side + begin).reshape(-1))
+            columns[2].append((level.out + end).reshape(-1))
+        left, right, out = map(np.concatenate, columns)
+        steps.append(Contraction([left, right], out, int(following.sum())))
+        states = following
+    return steps
+
+
+def _level(tree: _Tree, depth: int, states: int) -> _Level:
+    return tree.levels[depth] if depth < len(tree.levels) else _handed_on(states)
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    return np.cumsum(sizes) - sizes
+
+
+def _handed_on(states: int) -> _Level:
+    places = np.arange(states)
+    return _Level(places, np.full(states, -1), places, states)
+
+
+def prefixes(groups_of: np.ndarray) -> list[Contraction]:
+    """Steps that turn items into the ⊗ of all items of their group up to them.
+
+    Step i doubles the length of what is covered; an item whose group begins later takes **1**,
+    which stands behind the tags.
+    """
+    n = len(groups_of)
+    every, steps, reach = np.arange(n), [], 1
+    while reach < n:
+        before = every - reach
+        same = (before >= 0) & (groups_of[before] == groups_of)
+        if not same.any():
+            break
+        steps.append(Contraction([every, np.where(same, before, n)], every, n))
+        reach *= 2
+    return steps
