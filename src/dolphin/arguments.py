@@ -7,11 +7,15 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dolphin.distribution import Distribution, tagged_of
+import numpy as np
+from torch import Tensor
+
 from dolphin.errors import InputError, shorten
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.tagged import Holder, Tagged, tagged_of
 
 Function = Callable[..., Any]
+Mask = Tensor | np.ndarray | Sequence[bool]
+"""One boolean per row."""
 
 _USAGE = {
     "apply": "apply(d1, ..., dK, f)",
@@ -44,13 +48,13 @@ def split(
     if count < 1:
         raise InputError(f"{operation}: got no distribution. Write {usage(operation)}.")
     for place, value in enumerate(given):
-        if not isinstance(value, Distribution):
+        if not isinstance(value, Holder):
             raise InputError(
                 f"{operation}: argument {place + 1} must be a Distribution, got "
                 f"{type(value).__name__} {shorten(value, 40)}. Write {usage(operation)}."
             )
     for place, function in enumerate(rest):
-        if isinstance(function, Distribution) or not callable(function):
+        if isinstance(function, Holder) or not callable(function):
             raise InputError(
                 f"{operation}: expected a function after {count} distribution"
                 f"{'s' * (count != 1)}, got {type(function).__name__} {shorten(function, 40)}. "

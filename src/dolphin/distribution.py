@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from dolphin import inputs
+from dolphin.arguments import operands
 from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
+from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs import Exclusive, Given
 from dolphin.operators import Operators
@@ -72,9 +74,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     [(0, 0.01), (1, 0.14), (2, 0.53), (3, 0.28), (4, 0.04)]
     """
 
-    __slots__ = ("__weakref__", "_tagged")
-
-    _tagged: Tagged
+    __slots__ = ()
 
     @eager
     def __init__(
@@ -87,12 +87,6 @@ class Distribution(Operators[S_co], Generic[S_co]):
     ) -> None:
         given = inputs.read("Distribution", probs, symbols, exclusive, "probs")
         self._tagged = _input(given, resolve("Distribution", provenance))
-
-    @classmethod
-    def _of(cls, tagged: Tagged) -> Distribution[Any]:
-        new = object.__new__(Distribution)
-        new._tagged = tagged
-        return new
 
     # -- other ways to make one --------------------------------------------------------------------
 
@@ -232,6 +226,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         return Distribution.stack(each)[order]
 
     @classmethod
+    @eager
     def stack(cls, distributions: Iterable[Distribution[S]]) -> Distribution[S]:
         """Distributions of some rows each as one batch, in the given order.
 
@@ -243,9 +238,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution.stack(parts).row(1)
         [('b', 0.1), ('c', 0.9)]
         """
-        from dolphin.operations import stack
-
-        return stack(list(distributions))
+        return Distribution._of(stacked(operands("stack", list(distributions))))
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -348,7 +341,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     # -- numbers -----------------------------------------------------------------------------------
 
     @eager
-    @profiled(tags=True)
+    @profiled("probs", tags=True)
     def probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
 
@@ -361,7 +354,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         return read(self._tagged, "probs", symbols, logs=False)
 
     @eager
-    @profiled(tags=True)
+    @profiled("log_probs", tags=True)
     def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
 
@@ -375,7 +368,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         return read(self._tagged, "log_probs", symbols, logs=True)
 
     @eager
-    @profiled(tags=True)
+    @profiled("prob_of", tags=True)
     def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
         """The probability (B,) of each row's target; 0 where the row can't reach it.
 
@@ -389,7 +382,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         return prob_of_log(log_prob_of(self._tagged, "prob_of", targets, match))
 
     @eager
-    @profiled(tags=True)
+    @profiled("argmax", tags=True)
     def argmax(self, default: Any = _RAISE) -> list[Any]:
         """The likeliest symbol of each row; `default` for a row without any.
 
@@ -471,11 +464,6 @@ class Distribution(Operators[S_co], Generic[S_co]):
             Proof(_rounded(p), tuple(Fact(s, _rounded(prob), holds) for s, holds, prob in facts))
             for p, facts in proofs
         ]
-
-
-def tagged_of(distribution: Distribution[Any]) -> Tagged:
-    """What the operations of this package work on."""
-    return distribution._tagged
 
 
 def distribution_of(tagged: Tagged) -> Distribution[Any]:

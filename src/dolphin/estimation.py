@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.distribution import Distribution, tagged_of
+from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.indices import to_device
+from dolphin.execution.tagged import tagged_of
 from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, evaluate

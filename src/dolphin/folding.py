@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dolphin.arguments import Function, operand, operands, usage
-from dolphin.distribution import Distribution, distribution_of, tagged_of
+from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, listing, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
-from dolphin.execution.tagged import Tagged, check
+from dolphin.execution.selecting import places_of
+from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
-from dolphin.operations import apply, stack
+from dolphin.operations import apply
 from dolphin.provenance.contract import TensorProvenance
-from dolphin.reading import places_of
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.symbols import Symbols, SymbolTable
@@ -186,7 +186,7 @@ def _joined(
     lefts: Sequence[Distribution[Any]], rights: Sequence[Distribution[Any]], step: Function
 ) -> list[Distribution[Any]]:
     """step(left, right) of each pair: as more rows of one batch, which costs little more."""
-    both = tagged_of(step(stack(lefts), stack(rights)))
+    both = tagged_of(step(Distribution.stack(lefts), Distribution.stack(rights)))
     parts = both.tags_like().unflatten(1, (len(lefts), -1)).unbind(1)
     batch = lefts[0].batch_size
     return [distribution_of(both.replaced(both.domain, tags, batch)) for tags in parts]

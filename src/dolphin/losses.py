@@ -41,7 +41,7 @@ Weight = Tensor | Sequence[float] | Mapping[Any, float]
 
 
 @eager
-@profiled(tags=True)
+@profiled("nll_loss", tags=True)
 def nll_loss(
     distribution: Distribution[Any],
     targets: Sequence[Any] | Tensor,
@@ -78,7 +78,7 @@ def nll_loss(
 
 
 @eager
-@profiled(tags=True)
+@profiled("bce_loss", tags=True)
 def bce_loss(
     distribution: Distribution[Any],
     targets: Sequence[Any] | Tensor,

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import Function, operand, operands, split
+from dolphin.arguments import Function, Mask, operand
+from dolphin.calls import applied, applied_if, filtered, united
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.indices import Index
 from dolphin.execution.profiling import profiled
-from dolphin.execution.run import combine, unite
-from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
-from dolphin.reading import places_of, read
-from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import RowSymbols, Task, caches
+from dolphin.execution.selecting import among, negated, sampled
+from dolphin.reading import read
 from dolphin.symbolic.symbols import Symbols
 
 A = TypeVar("A")
@@ -28,7 +23,6 @@ C = TypeVar("C")
 D = TypeVar("D")
 R = TypeVar("R")
 S = TypeVar("S")
-Mask = Tensor | np.ndarray | Sequence[bool]
 
 
 # fmt: off
@@ -63,8 +57,7 @@ def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distributio
     >>> dl.apply(d, d, d, lambda x, y, z: x * y * z).symbols
     (1, 2, 4, 8)
     """
-    given, (function,) = split("apply", arguments, 1)
-    return distribution_of(combine(Task("apply", function, cache=cache), given, where))
+    return distribution_of(applied(arguments, where, cache))
 
 
 Keys = tuple[Callable[[A], Any], Callable[[B], Any]]
@@ -104,25 +97,7 @@ def apply_if(
     >>> dl.apply_if(d, d, lambda x, y: (x, y), on=(lambda x: x, lambda y: 3 - y)).symbols
     ((1, 2), (2, 1))
     """
-    functions = [a for a in arguments if not isinstance(a, Distribution)]
-    wanted = 1 if on is not None and len(functions) == 1 else 2
-    given, functions = split("apply_if", arguments, wanted)
-    condition = functions[1] if len(functions) == 2 else None
-    if on is not None:
-        if not isinstance(on, (tuple, list)) or len(on) != 2 or not all(map(callable, on)):
-            got = f"{len(on)} of them" if isinstance(on, (tuple, list)) else shorten(on)
-            raise InputError(
-                f"apply_if: on= takes 2 key functions (key1, key2), one per operand, got {got}."
-            )
-        if len(given) != 2:
-            raise InputError(
-                f"apply_if: on= joins two distributions, got {len(given)}; use a condition, or "
-                "join them one after the other."
-            )
-        on = (on[0], on[1])
-    return distribution_of(
-        combine(Task("apply_if", functions[0], condition, on, cache), given, where)
-    )
+    return distribution_of(applied_if(arguments, on, where, cache))
 
 
 @eager
@@ -135,16 +110,10 @@ def filter(
     >>> dl.filter(dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3]), lambda x: x != 2).row(0)
     [(1, 0.2), (3, 0.5)]
     """
-    given, (function,) = split("filter", (distribution, predicate), 1)
-    return distribution_of(combine(Task("filter", _itself, function, cache=cache), given, None))
-
-
-def _itself(symbol: Any) -> Any:
-    return symbol
+    return distribution_of(filtered(distribution, predicate, cache))
 
 
 @eager
-@profiled()
 def union(*distributions: Distribution[S]) -> Distribution[S]:
     """All symbols of all operands; the tags of common symbols are ⊕-ed.
 
@@ -153,16 +122,10 @@ def union(*distributions: Distribution[S]) -> Distribution[S]:
     >>> dl.union(a, b).row(0)
     [(0, 0.64), (1, 0.24), (4, 0.37)]
     """
-    if len(distributions) == 1 and not isinstance(distributions[0], Distribution):
-        raise InputError(
-            f"union: expected distributions, got {shorten(distributions[0])}. For a list write "
-            "union(*distributions)."
-        )
-    return distribution_of(unite(operands("union", distributions)))
+    return distribution_of(united(distributions))
 
 
 @eager
-@profiled(tags=True)
 def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) -> Distribution[Any]:
     """The same symbols with negated tags: how likely each of them does *not* hold.
 
@@ -179,30 +142,11 @@ def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) ->
     >>> dl.negate(d, among="bc").row(0)
     [('b', 0.2), ('c', 1.0)]
     """
-    d = operand("negate", distribution)
-    if among is not None:
-        d = _among(d, Symbols.of(among))
-    tags = present_only(d.provenance.negate(d.tags_like()), d)
-    return distribution_of(Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant))
-
-
-def _among(d: Tagged, wanted: Symbols) -> Tagged:
-    """These symbols in every row, **0** where a row lacks one."""
-    places = places_of(d, wanted)
-    if d.shared:
-        tags = d.provenance.select(d.tags_like(), Index(places[0]))
-        return d.replaced(wanted, tags)
-    flat, address = d.flat_tags()
-    every = np.arange(d.batch)[:, None]
-    index = np.where(places < 0, -1, address.at(every, places))
-    table = caches.current_table()
-    numbers = np.broadcast_to(wanted.numbers(table), index.shape)
-    tags = d.provenance.select(flat, Index(index.reshape(-1)))
-    return d.replaced(RowSymbols(table, numbers), tags)
+    world = None if among is None else Symbols.of(among)
+    return distribution_of(negated(operand("negate", distribution), world))
 
 
 @eager
-@profiled(tags=True)
 def sample(
     distribution: Distribution[S],
     k: int,
@@ -223,41 +167,11 @@ def sample(
     >>> kept.row(0), kept.row(1)
     ([('b', 0.2), ('c', 0.7)], [('a', 0.6), ('b', 0.3)])
     """
-    d = operand("sample", distribution)
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise InputError(f"sample: k must be a positive integer, got {k!r}.")
-    if method not in ("top", "categorical"):
-        raise InputError(f"sample: method must be 'top' or 'categorical', got {method!r}.")
-    if d.width <= k:
-        return distribution
-    ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
-    impossible = ranking < -1e20
-    if isinstance(d.domain, RowSymbols):
-        impossible |= torch.from_numpy(d.domain.numbers == ABSENT).to(ranking.device)
-    if method == "categorical":  # the largest of log p + Gumbel noise are such a draw
-        noise = torch.rand(
-            ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
-        )
-        ranking = ranking - (-noise.clamp(min=1e-300).log()).log()
-    kept = ranking.masked_fill(impossible, -torch.inf).topk(k, dim=1).indices
-    kept = torch.where(impossible.gather(1, kept), d.width, kept).sort(dim=1).values
-    places = kept.cpu().numpy()
-    return distribution_of(_keep(d, np.where(places == d.width, ABSENT, places)))
-
-
-def _keep(d: Tagged, places: np.ndarray) -> Tagged:
-    """The symbols at these places of each row (B, k), `ABSENT` behind the last one."""
-    table = caches.current_table()
-    every = np.arange(d.batch)[:, None]
-    own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
-    numbers = np.where(places == ABSENT, ABSENT, own[every, places])
-    flat, address = d.flat_tags()
-    index = Index(np.where(places == ABSENT, -1, address.at(every, places)).reshape(-1))
-    return d.replaced(RowSymbols(table, numbers), d.provenance.select(flat, index))
+    return distribution_of(sampled(operand("sample", distribution), k, method, generator))
 
 
 @eager
-@profiled(tags=True)
+@profiled("get_probs", tags=True)
 def get_probs(distribution: Distribution[Any], symbols: Iterable[Any] | None = None) -> Tensor:
     """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
 
@@ -271,7 +185,7 @@ def get_probs(distribution: Distribution[Any], symbols: Iterable[Any] | None = N
 
 
 @eager
-@profiled(tags=True)
+@profiled("get_logits", tags=True)
 def get_logits(distribution: Distribution[Any], symbols: Iterable[Any] | None = None) -> Tensor:
     """*Log-probabilities* (B, N), despite the name, which is the paper's; see `d.log_probs(...)`.
 
@@ -299,45 +213,5 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
     """
     d = operand("get_tags", distribution)
     wanted = d.domain.members if symbols is None else symbols
-    chosen = _among(d, Symbols.of(wanted))
+    chosen = among(d, Symbols.of(wanted))
     return d.provenance.moved(chosen.tags_like(), lambda numbers: numbers.clone())
-
-
-@eager
-def stack(distributions: Sequence[Distribution[S]]) -> Distribution[S]:
-    """See `Distribution.stack`."""
-    given = operands("stack", distributions)
-    provenance, _ = check("stack", given, rows=False)
-    given = agreed(given)
-    batches = [d.batch for d in given]
-    total, like, first = sum(batches), like_of(given), given[0].domain
-    exclusive, constant = all(d.exclusive for d in given), all(d.constant for d in given)
-
-    def stacked(domain: Symbols | RowSymbols, tags: Any) -> Distribution[S]:
-        return distribution_of(
-            Tagged(domain, tags, provenance, total, exclusive=exclusive, constant=constant)
-        )
-
-    if all(d.domain is first for d in given) and isinstance(first, Symbols):
-        if like is None:
-            return stacked(first, None)
-        parts = [d.tags_like(like) for d in given]
-        return stacked(first, provenance.stack(parts, batches, flat=False))
-    table = caches.current_table()
-    width = max(1, *(d.width for d in given))
-    numbers = np.full((total, width), ABSENT, dtype=np.int64)
-    parts, start = [], 0
-    for d in given:
-        own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
-        numbers[start : start + d.batch, : d.width] = own
-        start += d.batch
-        if like is None:
-            continue
-        flat, address = d.flat_tags(like)
-        at = np.full((d.batch, width), -1, dtype=np.int64)
-        at[:, : d.width] = address.at(np.arange(d.batch)[:, None], np.arange(d.width))
-        parts.append(provenance.select(flat, Index(at.reshape(-1))))
-    domain = RowSymbols(table, numbers)
-    if like is None:
-        return stacked(domain, None)
-    return stacked(domain, provenance.stack(parts, batches, flat=True))

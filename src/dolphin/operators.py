@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import torch
+
+from dolphin.answering import (
+    all_hold,
+    how_many_hold,
+    largest_of,
+    smallest_of,
+    some_holds,
+    sum_of,
+)
+from dolphin.arguments import Function, Mask, operand
+from dolphin.calls import applied, applied_if, filtered, united
+from dolphin.execution.eager import eager
+from dolphin.execution.selecting import negated, sampled
+from dolphin.execution.tagged import Holder, Tagged
+from dolphin.symbolic.symbols import Symbols
 
 if TYPE_CHECKING:
     from dolphin.distribution import Distribution
 
 S_co = TypeVar("S_co", covariant=True)
-T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class Operators(Generic[S_co]):
+class Operators(Holder, Generic[S_co]):
     """Sugar for `apply`: d + e, d == e, d & e, ~d, with distributions or plain values.
 
     `==` builds a distribution, so distributions hash by identity.
@@ -25,46 +42,76 @@ class Operators(Generic[S_co]):
 
     __slots__ = ()
 
-    def apply(self, *arguments: Any, **options: Any) -> Distribution[Any]:
+    @classmethod
+    def _of(cls, tagged: Tagged) -> Distribution[Any]:
+        new = object.__new__(cls)
+        new._tagged = tagged
+        return cast("Distribution[Any]", new)
+
+    # fmt: off
+    @overload
+    def apply(self, f: Callable[[S_co], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, d2: Distribution[A], f: Callable[[S_co, A], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., R], /, *rest: Distribution[Any] | Callable[..., R], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    # fmt: on
+    @eager
+    def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
         """`d1.apply(d2, ..., f)`: see `dolphin.apply`."""
-        from dolphin.operations import apply
+        return self._of(applied((self, *arguments), where, cache))
 
-        return cast("Any", apply)(self, *arguments, **options)
-
+    @eager
     def map(
-        self, function: Callable[[S_co], R], *, where: Any = None, cache: bool = True
+        self, function: Callable[[S_co], R], *, where: Mask | None = None, cache: bool = True
     ) -> Distribution[R]:
         """`d.map(f)` is `dolphin.apply(d, f)`."""
-        from dolphin.operations import apply
+        return self._of(applied((self, function), where, cache))
 
-        return apply(self._itself(), function, where=where, cache=cache)
-
-    def apply_if(self, *arguments: Any, **options: Any) -> Distribution[Any]:
+    # fmt: off
+    @overload
+    def apply_if(self, f: Callable[[S_co], R], cond: Callable[[S_co], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], R], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], R], cond: Callable[[S_co, A], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], cond: Callable[[S_co, A, B], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
+    # fmt: on
+    @eager
+    def apply_if(
+        self,
+        *arguments: Any,
+        on: tuple[Function, Function] | None = None,
+        where: Any = None,
+        cache: bool = True,
+    ) -> Distribution[Any]:
         """`d1.apply_if(d2, ..., f, cond)`: see `dolphin.apply_if`."""
-        from dolphin.operations import apply_if
+        return self._of(applied_if((self, *arguments), on, where, cache))
 
-        return cast("Any", apply_if)(self, *arguments, **options)
-
+    @eager
     def filter(
         self, predicate: Callable[[S_co], bool], *, cache: bool = True
     ) -> Distribution[S_co]:
         """`d.filter(predicate)`: see `dolphin.filter`."""
-        from dolphin.operations import filter as filter_
+        return self._of(filtered(self, predicate, cache))
 
-        return filter_(self._itself(), predicate, cache=cache)
-
+    @eager
     def union(self, *others: Distribution[T]) -> Distribution[S_co | T]:
         """`d1.union(d2, ...)`: see `dolphin.union`."""
-        from dolphin.operations import union
+        return self._of(united((self, *others)))
 
-        return union(self._itself(), *others)
-
-    def negate(self, among: Sequence[Any] | None = None) -> Distribution[Any]:
+    @eager
+    def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
         """`d.negate()`: see `dolphin.negate`."""
-        from dolphin.operations import negate
+        world = None if among is None else Symbols.of(among)
+        return self._of(negated(operand("negate", self), world))
 
-        return negate(self._itself(), among)
-
+    @eager
     def sample(
         self,
         k: int,
@@ -72,10 +119,9 @@ class Operators(Generic[S_co]):
         generator: torch.Generator | None = None,
     ) -> Distribution[S_co]:
         """`d.sample(k)`: see `dolphin.sample`."""
-        from dolphin.operations import sample
+        return self._of(sampled(operand("sample", self), k, method, generator))
 
-        return sample(self._itself(), k, method, generator)
-
+    @eager
     def exists(
         self,
         predicate: Callable[[S_co], bool] | None = None,
@@ -84,10 +130,9 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.exists(predicate)`: see `dolphin.exists`."""
-        from dolphin.quantifiers import exists
+        return self._of(some_holds(operand("exists", self), predicate, by, cache))
 
-        return cast("Any", exists)(self, predicate, by=by, cache=cache)
-
+    @eager
     def forall(
         self,
         predicate: Callable[[S_co], bool],
@@ -96,10 +141,9 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.forall(predicate)`: see `dolphin.forall`."""
-        from dolphin.quantifiers import forall
+        return self._of(all_hold(operand("forall", self), predicate, by, cache))
 
-        return cast("Any", forall)(self, predicate, by=by, cache=cache)
-
+    @eager
     def count(
         self,
         predicate: Callable[[S_co], bool] | None = None,
@@ -108,10 +152,9 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.count(predicate)`: see `dolphin.count`."""
-        from dolphin.quantifiers import count
+        return self._of(how_many_hold(operand("count", self), predicate, by, cache))
 
-        return cast("Any", count)(self, predicate, by=by, cache=cache)
-
+    @eager
     def total(
         self,
         value: Callable[[S_co], Any] | None = None,
@@ -120,10 +163,9 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.total(value)`: see `dolphin.total`."""
-        from dolphin.quantifiers import total
+        return self._of(sum_of(operand("total", self), value, by, cache))
 
-        return cast("Any", total)(self, value, by=by, cache=cache)
-
+    @eager
     def maximum(
         self,
         key: Callable[[S_co], Any] | None = None,
@@ -132,10 +174,9 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.maximum(key)`: see `dolphin.maximum`."""
-        from dolphin.quantifiers import maximum
+        return self._of(largest_of(operand("maximum", self), key, by, cache))
 
-        return cast("Any", maximum)(self, key, by=by, cache=cache)
-
+    @eager
     def minimum(
         self,
         key: Callable[[S_co], Any] | None = None,
@@ -144,16 +185,11 @@ class Operators(Generic[S_co]):
         cache: bool = True,
     ) -> Distribution[Any]:
         """`d.minimum(key)`: see `dolphin.minimum`."""
-        from dolphin.quantifiers import minimum
-
-        return cast("Any", minimum)(self, key, by=by, cache=cache)
-
-    def _itself(self) -> Distribution[S_co]:
-        return cast("Distribution[S_co]", self)
+        return self._of(smallest_of(operand("minimum", self), key, by, cache))
 
     def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:
         if isinstance(other, Operators):
-            return self.apply(other, function)
+            return self._of(applied((self, other, function), None, True))
         return self.map(partial(_with_right, function, other))
 
     def _reflected(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:

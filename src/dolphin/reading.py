@@ -13,14 +13,15 @@ from torch import Tensor
 
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.deferred import Deferred
-from dolphin.execution.indices import Index, to_device
-from dolphin.execution.profiling import active_profile
+from dolphin.execution.indices import Index, lists_of, to_device
+from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, caches, group_rows
 from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.watching import calls_of_functions
 
 Match = Callable[[Any, Any], Any]
 
@@ -57,22 +58,6 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
     return columns(table, places_of(d, wanted), low)
 
 
-def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
-    """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
-    domain = d.domain
-    if isinstance(domain, Symbols):
-        return domain.places_of(wanted)[None, :]
-    first = np.array([wanted.index_of(symbol) for symbol in wanted], dtype=np.int64)
-    places = np.full((d.batch, len(wanted)), -1, dtype=np.int64)
-    known = np.unique(domain.numbers)
-    column = {n: wanted.index_of(domain.table.symbols[n]) for n in known if n != ABSENT}
-    rows, at = np.nonzero(domain.numbers != ABSENT)
-    target = np.array([column[n] for n in domain.numbers[rows, at]], dtype=np.int64)
-    hit = target >= 0
-    places[rows[hit], target[hit]] = at[hit]
-    return places[:, first]  # a symbol may be wanted more than once
-
-
 def log_prob_of(
     d: Tagged, operation: str, targets: Any, match: Match | None, *, warn: bool = False
 ) -> Tensor:
@@ -107,7 +92,9 @@ def _log_prob_of_matches(d: Tagged, operation: str, targets: Sequence[Any], matc
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
     plan = group_rows(table, same, row, d.batch, [address.at(row, place)])
-    return d.provenance.log_probs(d.provenance.contract([flat], plan.contraction)).view(-1)
+    return d.provenance.log_probs(d.provenance.combine([flat], lists_of(plan.combinations))).view(
+        -1
+    )
 
 
 def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:
@@ -184,14 +171,11 @@ def matching(
     operation: str, domain: Domain, targets: Sequence[Any], match: Match
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and places of the symbols that match their row's target."""
-    active = active_profile()
-    if active is None:
-        return _matching(operation, domain, targets, match)
     if isinstance(domain, Symbols):
         calls = len(domain) * len(targets)
     else:
         calls = int((domain.numbers != ABSENT).sum())
-    with active.functions(calls):
+    with calls_of_functions(calls):
         return _matching(operation, domain, targets, match)
 
 

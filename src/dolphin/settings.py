@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Never
 
-import torch
-
 from dolphin.errors import InputError
 
 
@@ -27,13 +25,13 @@ class Settings:
     """Numbers that the tag stage holds at once; larger work is done in chunks."""
 
 
-_USUAL = Settings()
-_current: ContextVar[Settings] = ContextVar("dolphin_settings", default=_USUAL)
+USUAL = Settings()
+_current: ContextVar[Settings] = ContextVar("dolphin_settings", default=USUAL)
 
 
 def current_settings() -> Settings:
-    """The limits in force; the usual ones in compiled code, which can't look at its context."""
-    return _USUAL if torch.compiler.is_compiling() else _current.get()
+    """The limits in force."""
+    return _current.get()
 
 
 @contextlib.contextmanager

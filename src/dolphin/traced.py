@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dolphin.distribution import Distribution, distribution_of, tagged_of
+from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
-from dolphin.execution.indices import Contraction, Index
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.indices import Contraction, Convolution, Index
+from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
 from dolphin.inputs import Exclusive, Kind, facts_of, read_groups
 from dolphin.provenance.contract import Provenance
@@ -110,9 +110,10 @@ def _prepare(steps: Sequence[Step], device: torch.device) -> None:
             if isinstance(argument, Loop):
                 argument.aligned.on(device)
                 _prepare(argument.body, device)
-            if isinstance(argument, Contraction):
-                argument.on(device)
-                index = argument.position
+            if isinstance(argument, (Contraction, Convolution)):
+                lists = argument.spelled_out()
+                lists.on(device)
+                index = lists.position
             if isinstance(index, Index):
                 index.on(device)
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.distribution import tagged_of
 from dolphin.execution import deferred
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Contraction, Convolution
+from dolphin.execution.tagged import tagged_of
 from dolphin.provenance.damp import chains
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution

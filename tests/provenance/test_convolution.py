@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.execution.indices import Convolution
 from dolphin.provenance.damp import convolution
 from dolphin.provenance.numerics import ZERO
-from dolphin.symbolic.plans import caches
+from dolphin.symbolic.plans import AntiDiagonals, caches
 
 WAYS = {
     "direct": {"_DIRECT": 10**9, "_DIRECT_GRADIENT": 10**9},
@@ -95,7 +94,7 @@ def test_sums_are_recognised_and_kept_without_index_lists():
     before = dl.cache_info().plan_weight
     dl.get_probs(dl.apply(d, d, lambda x, y: x + y)).sum()
     plan = next(reversed(caches.plans._entries.values()))
-    assert isinstance(plan.contraction, Convolution)
+    assert isinstance(plan.combinations, AntiDiagonals)
     assert dl.cache_info().plan_weight - before < 10_000  # not 300 × 300
 
 
@@ -104,7 +103,7 @@ def test_other_functions_are_no_convolutions(function):
     d = dl.Distribution(torch.rand(2, 9).softmax(-1), range(9))
     dl.apply(d, d, function)
     plan = next(reversed(caches.plans._entries.values()))
-    assert not isinstance(plan.contraction, Convolution)
+    assert not isinstance(plan.combinations, AntiDiagonals)
 
 
 @pytest.mark.parametrize("provenance", [dl.TopKProofs(k=2), dl.get_provenance("viterbi")], ids=repr)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.distribution import tagged_of
+from dolphin.execution.tagged import tagged_of
 from dolphin.provenance import Exact
 from dolphin.provenance.exact import compiling, formulas
 from exact_cases import random_graph, step

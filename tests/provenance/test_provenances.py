@@ -30,7 +30,7 @@ from algebras import (
     provenance_of,
 )
 from compare import batches, even_rows, tensors
-from dolphin.distribution import tagged_of
+from dolphin.execution.tagged import tagged_of
 from dolphin.provenance import (
     Exact,
     TensorProvenance,

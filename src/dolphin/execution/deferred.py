@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Contraction
+from dolphin.execution.indices import Contraction, IndexLists
 from dolphin.provenance.contract import Tags
 from dolphin.symbolic.plans import RowAddress
 
@@ -27,14 +27,14 @@ _FEW_OF = 32  # few combinations are at most one in so many
 
 
 class Deferred:
-    """The tags that `contraction` makes of `before` and `other`, not computed yet."""
+    """The tags that `lists` make of `before` and `other`, not computed yet."""
 
     __slots__ = (
-        "before", "context", "contraction", "extended", "gradients", "length", "other",
+        "before", "context", "extended", "gradients", "length", "lists", "other",
     )  # fmt: skip
 
-    def __init__(self, before: Tagged, contraction: Contraction, other: Tags) -> None:
-        self.before, self.contraction, self.other = before, contraction, other
+    def __init__(self, before: Tagged, lists: IndexLists, other: Tags) -> None:
+        self.before, self.lists, self.other = before, lists, other
         self.gradients = torch.is_grad_enabled()
         self.context = contextvars.copy_context()
         self.extended = False
@@ -57,11 +57,11 @@ class Deferred:
             chain = self.before.provenance.contract_chain
             return self.context.copy().run(chain, *self._chain())
 
-    def _chain(self) -> tuple[Tags, list[tuple[Contraction, Tags]]]:
+    def _chain(self) -> tuple[Tags, list[tuple[IndexLists, Tags]]]:
         """The last tags that are known, and the steps from there to here."""
         steps, at = [], self
         while True:
-            steps.append((at.contraction, at.other))
+            steps.append((at.lists, at.other))
             known = at.before.made
             if not isinstance(known, Deferred):
                 return known, steps[::-1]
@@ -84,13 +84,13 @@ class Deferred:
     def _only(self, wanted: np.ndarray) -> Tags | None:
         """The tag of one symbol a row, flattened, if it is made of few of all combinations."""
         provenance, batch = self.before.provenance, len(wanted)
-        every = self.contraction.combinations * batch
-        if every < provenance.few or self.contraction.counts(wanted).sum() * _FEW_OF > every:
+        every = self.lists.combinations * batch
+        if every < provenance.few or self.lists.counts(wanted).sum() * _FEW_OF > every:
             return None
-        row, places = self.contraction.members(wanted)
+        row, places = self.lists.members(wanted)
         operands, indices = [], []
         both = (self.before.tags, self.other)
-        for tags, place, width in zip(both, places, self.contraction.sizes or (), strict=True):
+        for tags, place, width in zip(both, places, self.lists.sizes or (), strict=True):
             rows = provenance.describe(tags).rows
             operands.append(provenance.flatten(tags, rows))
             indices.append(RowAddress(width, per_row=rows > 1).at(row, place))

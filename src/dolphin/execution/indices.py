@@ -1,6 +1,7 @@
 """Index lists: which tags combine into which, as arrays that follow the device.
 
-A `Contraction` is all that the tag stage learns of a plan. It says, for operands with tags
+A `Contraction` is all that the tag stage learns of a plan, unless it is a `Convolution`, a kind of
+its own for sums of integers. It says, for operands with tags
 `t_1 .. t_K` and every group g of combinations m,
 
     out[g] = ⊕_{m in g}  t_1[index_1[m]] ⊗ ... ⊗ t_K[index_K[m]]
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+
+from dolphin.symbolic.plans import AntiDiagonals, Combinations
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
@@ -104,8 +107,6 @@ class Bucket:
 class Contraction:
     """The index lists of one operation; see the module's docstring."""
 
-    convolution = False
-
     def __init__(
         self,
         indices: Sequence[np.ndarray],
@@ -117,9 +118,6 @@ class Contraction:
         self.group_of = group_of
         self.groups = groups
         self.sizes = sizes  # of the operands, if every combination of theirs is in a group
-        self._prepare()
-
-    def _prepare(self) -> None:
         self._selection: Index | None = None
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._ordered: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -130,6 +128,10 @@ class Contraction:
     @property
     def combinations(self) -> int:
         return len(self.group_of)
+
+    def spelled_out(self) -> Contraction:
+        """Itself: what every algebra understands."""
+        return self
 
     @property
     def selection(self) -> Index | None:
@@ -236,11 +238,6 @@ class Contraction:
         """Where each group's result stands among the buckets' results, if not just in order."""
         return self._layout[1]
 
-    @property
-    def weight(self) -> int:
-        """How many numbers are kept."""
-        return self.combinations
-
     def groups_on(self, device: torch.device) -> Tensor:
         """The group of every combination, made once for each device."""
         known = self._groups_on.get(device)
@@ -283,30 +280,29 @@ def _joined_classes(classes: np.ndarray, counts: np.ndarray) -> list[np.ndarray]
     return joined
 
 
-class Convolution(Contraction):
-    """Two operands whose combination (i, j) belongs to group i + j: a sum of integers.
+class Convolution:
+    """The index lists of a sum of integers: combination (i, j) belongs to group i + j.
 
-    A provenance that can convolve needs no index lists, so they are made only for one that can't.
+    An algebra that can convolve needs no lists; they are spelled out for one that can't.
     """
 
-    convolution = True
+    selection = None
 
     def __init__(self, sizes: tuple[int, int]) -> None:
         self.sizes = sizes
         self.groups = sum(sizes) - 1
-        self._prepare()
+        self._spelled_out: Contraction | None = None
 
     @property
-    def indices(self) -> tuple[np.ndarray, ...]:  # type: ignore[override]
-        return tuple(index.reshape(-1) for index in np.indices(self.sizes))
+    def combinations(self) -> int:
+        return self.sizes[0] * self.sizes[1]
 
-    @property
-    def group_of(self) -> np.ndarray:  # type: ignore[override]
-        return np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
-
-    @property
-    def selection(self) -> None:
-        return None
+    def spelled_out(self) -> Contraction:
+        if self._spelled_out is None:
+            indices = [index.reshape(-1) for index in np.indices(self.sizes)]
+            group_of = np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
+            self._spelled_out = Contraction(indices, group_of, self.groups, self.sizes)
+        return self._spelled_out
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         last = np.minimum(wanted, self.sizes[0] - 1)
@@ -321,10 +317,17 @@ class Convolution(Contraction):
         left = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number - first, number)
         return whose, (left, wanted[whose] - left)
 
-    @property
-    def combinations(self) -> int:
-        return self.sizes[0] * self.sizes[1]
 
-    @property
-    def weight(self) -> int:
-        return self.combinations if self._made is not None else 0
+IndexLists = Contraction | Convolution
+
+
+def lists_of(combinations: Combinations | AntiDiagonals) -> IndexLists:
+    """The index lists of a plan, made once."""
+    if combinations.lists is None:
+        if isinstance(combinations, AntiDiagonals):
+            combinations.lists = Convolution(combinations.sizes)
+        else:
+            combinations.lists = Contraction(
+                combinations.indices, combinations.group_of, combinations.groups, combinations.sizes
+            )
+    return combinations.lists

@@ -12,6 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from dolphin.symbolic.watching import watched_by
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -25,12 +27,10 @@ def active_profile() -> Profile | None:
     return _active.get()
 
 
-def profiled(*, tags: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Make a public function an operation of the profile. `tags`: it is all work on tags."""
+def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function an operation of the profile. `tags`: it is all work on tags."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        name = function.__name__
-
         @functools.wraps(function)
         def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             active = active_profile()
@@ -173,7 +173,8 @@ def profile() -> Iterator[Profile]:
     current = Profile()
     token = _active.set(current)
     try:
-        yield current
+        with watched_by(current):
+            yield current
     finally:
         _active.reset(token)
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.deferred import Deferred
-from dolphin.execution.indices import Contraction, Index
-from dolphin.execution.profiling import active_profile
+from dolphin.execution.indices import Index, IndexLists, lists_of
+from dolphin.execution.profiling import active_profile, profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
@@ -48,8 +48,12 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     outcome = _Outcome.of(provenance, batch, operands)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped)
-        if mask is None and len(operands) == 2 and _worth_deferring(plan.contraction, operands):
-            waiting = Deferred(operands[0], plan.contraction, operands[1].tags)
+        if (
+            mask is None
+            and len(operands) == 2
+            and _worth_deferring(lists_of(plan.combinations), operands)
+        ):
+            waiting = Deferred(operands[0], lists_of(plan.combinations), operands[1].tags)
             return outcome.tagged(plan.domain, waiting)
         like = like_of(operands)
         tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
@@ -114,9 +118,9 @@ def ones_absorb(provenance: Provenance) -> bool:
     return not provenance.laws.isdisjoint({"one-absorbs", "idempotent-add"})
 
 
-def _worth_deferring(contraction: Contraction, operands: Sequence[Tagged]) -> bool:
+def _worth_deferring(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
     """Whether the tags are better computed when they are read."""
-    if contraction.sizes is None or active_profile() is not None:
+    if lists.sizes is None or active_profile() is not None:
         return False
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return False
@@ -125,7 +129,7 @@ def _worth_deferring(contraction: Contraction, operands: Sequence[Tagged]) -> bo
         return False
     other = second.tags
     like = other if isinstance(first.made, Deferred) else first.tags
-    return first.provenance.waits(contraction, (like, other))
+    return first.provenance.waits(lists, (like, other))
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
@@ -135,17 +139,18 @@ def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None
     active = active_profile()
     if active is None:
         return _run_tags(plan, tags, provenance)
-    with active.tags(plan.contraction.combinations):
+    with active.tags(lists_of(plan.combinations).combinations):
         return _run_tags(plan, tags, provenance)
 
 
 def _run_tags(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags:
-    selection = plan.contraction.selection
-    if selection is not None:
-        return provenance.select(tags[0], selection)
-    return provenance.contract(tags, plan.contraction)
+    lists = lists_of(plan.combinations)
+    if lists.selection is not None:
+        return provenance.select(tags[0], lists.selection)
+    return provenance.combine(tags, lists)
 
 
+@profiled("union")
 def unite(operands: Sequence[Tagged]) -> Tagged:
     """All symbols of all operands; the tags of common symbols are ⊕-ed."""
     provenance, batch = check("union", operands)

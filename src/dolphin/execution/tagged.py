@@ -141,6 +141,19 @@ class Tagged:
         return self.replaced(domain, tags, len(rows))
 
 
+class Holder:
+    """What holds symbols with tags: every distribution."""
+
+    __slots__ = ("__weakref__", "_tagged")
+
+    _tagged: Tagged
+
+
+def tagged_of(holder: Holder) -> Tagged:
+    """What the operations of this package work on."""
+    return holder._tagged
+
+
 def _restored(
     domain: Domain, tags: Any, provenance: Provenance, batch: int, exclusive: bool, constant: bool
 ) -> Tagged:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import FixpointError, UnsupportedError
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Convolution, Index
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
@@ -141,6 +141,9 @@ class Notes(Provenance):
 
     def contract(self, operands: Sequence[Any], plan: Contraction) -> Noted:
         return self._note("contract", tuple(operands), plan)
+
+    def convolve(self, operands: Sequence[Any], plan: Convolution) -> Noted:
+        return self._note("convolve", tuple(operands), plan)
 
     def negate(self, tags: Any) -> Noted:
         return self._note("negate", tags)

@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import UnsupportedError
-from dolphin.execution.indices import Contraction, Index, to_device
+from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists, to_device
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import prob_of_log, safe_log
-from dolphin.settings import current_settings
+from dolphin.provenance.numerics import chunk_elements, prob_of_log, safe_log
 
 Tags = Any
 
@@ -108,7 +107,17 @@ class Provenance(abc.ABC):
         """
         return self.contract(operands, plan)
 
-    def waits(self, plan: Contraction, operands: Sequence[Tags]) -> bool:
+    def convolve(self, operands: Sequence[Tags], plan: Convolution) -> Tags:
+        """The same for sums of integers; worth a way of its own where there is a faster one."""
+        return self.contract(operands, plan.spelled_out())
+
+    def combine(self, operands: Sequence[Tags], plan: IndexLists) -> Tags:
+        """What a plan of either kind makes of the operands."""
+        if isinstance(plan, Convolution):
+            return self.convolve(operands, plan)
+        return self.contract(operands, plan)
+
+    def waits(self, plan: IndexLists, operands: Sequence[Tags]) -> bool:
         """Is this contraction better put off until somebody reads the result?
 
         Then it may be one of a chain (`contract_chain`), or only a few symbols are read of it.
@@ -118,15 +127,15 @@ class Provenance(abc.ABC):
     few = 0
     """Combinations, over all rows, from which on it pays to make only those that are read."""
 
-    def contract_chain(self, first: Tags, steps: Sequence[tuple[Contraction, Tags]]) -> Tags:
+    def contract_chain(self, first: Tags, steps: Sequence[tuple[IndexLists, Tags]]) -> Tags:
         """Contractions one after the other, each of the tags so far and one more operand."""
         tags = first
         for plan, other in steps:
-            tags = self.contract([tags, other], plan)
+            tags = self.combine([tags, other], plan)
         return tags
 
     def read_chain(
-        self, first: Tags, steps: Sequence[tuple[Contraction, Tags]], wanted: np.ndarray
+        self, first: Tags, steps: Sequence[tuple[IndexLists, Tags]], wanted: np.ndarray
     ) -> Tensor | None:
         """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
 
@@ -135,12 +144,7 @@ class Provenance(abc.ABC):
         return None
 
     def negate(self, tags: Tags) -> Tags:
-        from dolphin.provenance.registry import names_with_negation
-
-        raise UnsupportedError(
-            f"negate: {self!r} has no negation. Provenances with negation: "
-            f"{', '.join(names_with_negation())}."
-        )
+        raise UnsupportedError(f"negate: {self!r} has no negation.")
 
     def saturated(self, old: Tags, new: Tags) -> bool:
         """Did an iteration that found no new symbols leave the tags as they were as well?
@@ -265,7 +269,7 @@ class TensorProvenance(Provenance):
         rows = max(tags.shape[1] for tags in operands)
         parts = []
         for bucket in plan.on(operands[0].device):
-            step = max(1, current_settings().chunk_elements // max(1, bucket.depth * rows))
+            step = max(1, chunk_elements() // max(1, bucket.depth * rows))
             parts += [
                 self._reduce(operands, bucket, start, min(step, bucket.width - start))
                 for start in range(0, bucket.width, step)

@@ -15,8 +15,7 @@ from torch import Tensor
 from dolphin.execution.indices import BucketTensors
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, log1mexp, prob_of_log
-from dolphin.settings import current_settings
+from dolphin.provenance.numerics import ZERO, chunk_elements, log1mexp, prob_of_log
 
 
 class LogTags(TensorProvenance):
@@ -49,7 +48,7 @@ _IN_CACHE = 262_144  # numbers that stay in a processor's cache while several op
 
 def chunk_size(numbers_each: int) -> int:
     """How many groups or symbols, of so many numbers each, are worked on at once."""
-    most = min(_IN_CACHE, current_settings().chunk_elements)
+    most = min(_IN_CACHE, chunk_elements())
     return max(1, most // max(1, numbers_each))
 
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dolphin.settings import USUAL, current_settings
+
 ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
 IMPOSSIBLE = -1e29  # anything below is such a logarithm, perhaps multiplied with others
 
@@ -115,6 +117,12 @@ def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
     if not clip:
         return grad / sums.clamp(max=1.0)
     return (grad / sums).masked_fill_(sums > 1.0 + rounding(sums.dtype), 0.0)
+
+
+def chunk_elements() -> int:
+    """Numbers to hold at once; the usual limit in compiled code, which can't see its context."""
+    limits = USUAL if torch.compiler.is_compiling() else current_settings()
+    return limits.chunk_elements
 
 
 def reading_is_free(tensor: Tensor) -> bool:

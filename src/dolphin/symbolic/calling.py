@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
-from dolphin.execution.profiling import active_profile
 from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.watching import calls_of_functions
 
 ABSENT = -1  # instead of a symbol's number: this combination gives nothing
 
@@ -51,8 +50,7 @@ def evaluate(
     if missing:
         call = _Call(operation, function, condition, table)
         combinations = zip(*(column[missing].tolist() for column in columns), strict=True)
-        active = active_profile()
-        with contextlib.nullcontext() if active is None else active.functions(len(missing)):
+        with calls_of_functions(len(missing)):
             for place, result in zip(missing, call.all(combinations), strict=True):
                 results[place] = memo[keys[place]] = result
         if key is not None:

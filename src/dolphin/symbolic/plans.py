@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dolphin.errors import MismatchError, SizeError
-from dolphin.execution.indices import Contraction, Convolution
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache
 from dolphin.symbolic.calling import ABSENT, evaluate
@@ -95,12 +94,39 @@ class Task(NamedTuple):
         return tuple(parts)
 
 
+@dataclass(eq=False, slots=True)
+class Combinations:
+    """Which places of the operands combine, and into which symbol of the result.
+
+    Combination m takes the symbol at indices[i][m] of operand i and belongs to group_of[m].
+    """
+
+    indices: Sequence[np.ndarray]
+    group_of: np.ndarray
+    groups: int
+    sizes: tuple[int, ...] | None = None  # of the operands, if all their combinations are here
+    lists: Any = None  # what the tag stage makes of this, once
+
+    @property
+    def weight(self) -> int:
+        return len(self.group_of)
+
+
+@dataclass(eq=False)
+class AntiDiagonals:
+    """Two operands whose combination (i, j) belongs to group i + j: a sum of integers."""
+
+    sizes: tuple[int, int]
+    lists: Any = None
+    weight = 0
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Output symbols and index lists."""
+    """Output symbols, and what combines into them."""
 
     domain: Domain
-    contraction: Contraction
+    combinations: Combinations | AntiDiagonals
 
 
 _MAX_PLAN_WEIGHT = 4_000_000
@@ -113,7 +139,7 @@ class Caches:
     def __init__(self) -> None:
         # A plan weighs as much as its index lists.
         self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
-            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.contraction.weight
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.combinations.weight
         )
         self.table = SymbolTable()
         self.restarts = 0
@@ -204,7 +230,7 @@ def _shared_plan(
     first, group_of = _groups(classes, len(table))
     members = Symbols.of(table.symbols[n] for n in results[first])
     if places is None and not any(skipped) and _is_convolution(group_of, sizes):
-        return Plan(members, Convolution((sizes[0], sizes[1])))
+        return Plan(members, AntiDiagonals((sizes[0], sizes[1])))
     if places is None:
         places = [grid.reshape(-1) for grid in np.indices(sizes)]
     keep = group_of != ABSENT
@@ -214,7 +240,7 @@ def _shared_plan(
         places = [place[keep] for place in places]
     indices = [place for place, skip in zip(places, skipped, strict=True) if not skip]
     whole = tuple(sizes) if everything else None
-    return Plan(members, Contraction(indices, group_of, len(members), whole))
+    return Plan(members, Combinations(indices, group_of, len(members), whole))
 
 
 def _product_results(
@@ -337,7 +363,7 @@ def group_rows(
     numbers[group_row, column] = results[first]
     slot = group_row * width + column
     return Plan(
-        RowSymbols(table, numbers), Contraction(indices, slot[rank[inverse]], batch * width)
+        RowSymbols(table, numbers), Combinations(indices, slot[rank[inverse]], batch * width)
     )
 
 
@@ -479,7 +505,7 @@ def _shared_union(domains: Sequence[Any]) -> Plan:
     group_of = [place.setdefault(member, len(place)) for domain in domains for member in domain]
     members = Symbols.of(place)
     index = np.arange(len(group_of))
-    return Plan(members, Contraction([index], np.array(group_of, dtype=np.int64), len(members)))
+    return Plan(members, Combinations([index], np.array(group_of, dtype=np.int64), len(members)))
 
 
 def check_rows(operation: str, sizes: Sequence[int]) -> int:

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.execution.indices import Contraction
 from dolphin.symbolic.bounded import BoundedCache
 from dolphin.symbolic.calling import ABSENT, evaluate
 from dolphin.symbolic.identity import fingerprint
-from dolphin.symbolic.plans import Domain, RowAddress, caches, check_size
+from dolphin.symbolic.plans import Combinations, Domain, RowAddress, caches, check_size
 from dolphin.symbolic.symbols import SymbolTable, kind
 
 Function = Callable[[Any], Any]
@@ -151,7 +150,7 @@ class Fold:
     read their operands' tags with one **1** behind them.
     """
 
-    steps: tuple[Contraction, ...]
+    steps: tuple[Combinations, ...]
     answers: tuple[Any, ...]
     groups_of: np.ndarray
 
@@ -254,7 +253,7 @@ def _paired(
     return made, _Level(np.concatenate(left), np.concatenate(right), np.array(out), states)
 
 
-def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Contraction]:
+def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Combinations]:
     """One contraction per level for all groups; those that are done hand their states on."""
     alike: dict[int, list[int]] = {}
     for number, tree in enumerate(trees):
@@ -275,7 +274,7 @@ def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Contraction]:
                 column.append(np.where(side < 0, total, side + begin).reshape(-1))
             columns[2].append((level.out + end).reshape(-1))
         left, right, out = map(np.concatenate, columns)
-        steps.append(Contraction([left, right], out, int(following.sum())))
+        steps.append(Combinations([left, right], out, int(following.sum())))
         states = following
     return steps
 
@@ -293,7 +292,7 @@ def _handed_on(states: int) -> _Level:
     return _Level(places, np.full(states, -1), places, states)
 
 
-def prefixes(groups_of: np.ndarray) -> list[Contraction]:
+def prefixes(groups_of: np.ndarray) -> list[Combinations]:
     """Steps that turn items into the ⊗ of all items of their group up to them.
 
     Step i doubles the length of what is covered; an item whose group begins later takes **1**,
@@ -306,6 +305,6 @@ def prefixes(groups_of: np.ndarray) -> list[Contraction]:
         same = (before >= 0) & (groups_of[before] == groups_of)
         if not same.any():
             break
-        steps.append(Contraction([every, np.where(same, before, n)], every, n))
+        steps.append(Combinations([every, np.where(same, before, n)], every, n))
         reach *= 2
     return steps

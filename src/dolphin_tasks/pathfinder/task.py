@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin.distribution import Proof
+from dolphin import Proof
 from dolphin_tasks.fetch import DataError, cache_dir
 from dolphin_tasks.pathfinder import (
     arena,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dolphin.execution.indices import Contraction
+from dolphin.execution.indices import Contraction, Convolution, IndexLists
 from dolphin.provenance.numerics import floor, rounding
 
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
@@ -26,7 +26,7 @@ _FEW_ROWS = 16  # fewer are not worth a piece of their own
 
 
 def plain_chain(
-    operands: Sequence[Tensor], plans: Sequence[Contraction], wanted: Tensor | None = None
+    operands: Sequence[Tensor], plans: Sequence[IndexLists], wanted: Tensor | None = None
 ) -> Tensor | None:
     """Fold logarithms (n_i, r) with plans over all pairs; None where numbers don't allow it.
 
@@ -65,7 +65,7 @@ def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
     return totals.amax().item() <= 1.0 + rounding(numbers.dtype) / len(sizes)
 
 
-def _folded(numbers: Sequence[Tensor], plans: Sequence[Contraction]) -> list[Tensor]:
+def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tensor]:
     """The first operand, and what comes out of each step."""
     values = [numbers[0]]
     for plan, other in zip(plans, numbers[1:], strict=True):
@@ -79,7 +79,7 @@ class _Chain(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
-        plans: Sequence[Contraction],
+        plans: Sequence[IndexLists],
         numbers: Tensor,
         values: Sequence[Tensor],
         wanted: Tensor | None,
@@ -109,13 +109,14 @@ class _Chain(torch.autograd.Function):
         return (None, None, None, None, None, *parts)
 
 
-def _sums(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
-    return _convolve(a, b) if plan.convolution else _multiply_out(a, b, plan)
+def _sums(a: Tensor, b: Tensor, plan: IndexLists) -> Tensor:
+    return _convolve(a, b) if isinstance(plan, Convolution) else _multiply_out(a, b, plan)
 
 
-def _gradients(a: Tensor, b: Tensor, grad: Tensor, plan: Contraction) -> tuple[Tensor, Tensor]:
-    backward = _convolution_gradients if plan.convolution else _product_gradients
-    return backward(a, b, grad, plan)
+def _gradients(a: Tensor, b: Tensor, grad: Tensor, plan: IndexLists) -> tuple[Tensor, Tensor]:
+    if isinstance(plan, Convolution):
+        return _convolution_gradients(a, b, grad)
+    return _product_gradients(a, b, grad, plan)
 
 
 # -- sums of integers ------------------------------------------------------------------------------
@@ -163,11 +164,9 @@ def _weighted_sum(terms: Tensor, weights: Tensor) -> Tensor:
     return sums
 
 
-def _convolution_gradients(
-    a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
-) -> tuple[Tensor, Tensor]:
+def _convolution_gradients(a: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     if a.shape[0] < b.shape[0]:
-        grad_b, grad_a = _convolution_gradients(b, a, grad, plan)
+        grad_b, grad_a = _convolution_gradients(b, a, grad)
         return grad_a, grad_b
     at_once = _LARGE // (a.shape[0] * b.shape[0])
     if at_once >= a.shape[1]:

@@ -11,7 +11,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import BucketTensors, Contraction, to_device
+from dolphin.execution.indices import (
+    BucketTensors,
+    Contraction,
+    Convolution,
+    IndexLists,
+    to_device,
+)
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
 from dolphin.provenance.logarithms import (
@@ -75,37 +81,49 @@ class DAMP(LogTags):
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
         spread = _spread(operands)
-        if self.waits(plan, operands) and _worth_plain_numbers(plan):
-            made = plain_chain(spread, [plan])
-            if made is not None:
-                return made
-        if plan.convolution:
-            return log_convolution(*spread, clip=clip)
+        made = self._plain(spread, plan)
+        if made is not None:
+            return made
         parts = []
         for bucket in plan.on(operands[0].device):
             step = chunk_size(bucket.depth * rows)
             parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
+    def convolve(self, operands: Sequence[Tensor], plan: Convolution) -> Tensor:
+        if torch.compiler.is_compiling():
+            return super().convolve(operands, plan)
+        spread = _spread(operands)
+        made = self._plain(spread, plan)
+        if made is not None:
+            return made
+        return log_convolution(*spread, clip=self.above_one == "clip")
+
+    def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:
+        """The result by way of plain numbers, where that is possible and pays."""
+        if self.waits(plan, spread) and _worth_plain_numbers(plan):
+            return plain_chain(spread, [plan])
+        return None
+
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
 
     few = 2_000_000
 
-    def waits(self, plan: Contraction, operands: Sequence[Tensor]) -> bool:
+    def waits(self, plan: IndexLists, operands: Sequence[Tensor]) -> bool:
         return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
 
-    def contract_chain(self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]]) -> Tensor:
+    def contract_chain(self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]]) -> Tensor:
         made = self._plain_chain(first, steps, None)
         return super().contract_chain(first, steps) if made is None else made
 
     def read_chain(
-        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: np.ndarray
+        self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]], wanted: np.ndarray
     ) -> Tensor | None:
         return self._plain_chain(first, steps, to_device(wanted, first.device))
 
     def _plain_chain(
-        self, first: Tensor, steps: Sequence[tuple[Contraction, Tensor]], wanted: Tensor | None
+        self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]], wanted: Tensor | None
     ) -> Tensor | None:
         operands = _spread([first, *(other for _, other in steps)])
         plans = [plan for plan, _ in steps]
@@ -125,9 +143,9 @@ def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
 _LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row
 
 
-def _worth_plain_numbers(plan: Contraction) -> bool:
+def _worth_plain_numbers(plan: IndexLists) -> bool:
     """Are plain numbers worth a try? Large convolutions are faster in blocks."""
-    return not plan.convolution or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
+    return isinstance(plan, Contraction) or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
 
 
 class _SumOfProducts(torch.autograd.Function):

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from dolphin.provenance.numerics import ZERO, clip_above_one, precisely
+from dolphin.provenance.numerics import ZERO, chunk_elements, clip_above_one, precisely
 from dolphin.provenance.topk.encoding import Layout
 from dolphin.provenance.topk.proofs import Proofs
 from dolphin.provenance.topk.weighing import Weights, log_weights
-from dolphin.settings import current_settings
 
 LARGEST_K = 16  # the number of sets, 2^k, is out of reach beyond
 PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
@@ -35,7 +34,7 @@ def log_probability_of_any(tags: Proofs) -> Tensor:
     rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
     columns = sum(p.code.columns for p in tags.layout.placements)
     cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
-    step = max(1, current_settings().chunk_elements // cost)
+    step = max(1, chunk_elements() // cost)
     dtypes = [p.facts.log_probs.dtype for p in tags.layout.placements]
     if tags.n <= step:
         logs = _chunk(tags, slice(None))

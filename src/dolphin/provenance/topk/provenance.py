@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Index, IndexLists
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
+from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
@@ -26,7 +27,6 @@ from dolphin.provenance.topk.weighing import (
     log_weights,
     sum_of_proofs,
 )
-from dolphin.settings import current_settings
 
 
 class TopKProofs(Provenance):
@@ -113,7 +113,7 @@ class TopKProofs(Provenance):
         device = operands[0].scores.device
         found: list[Proofs] = []
         for bucket in plan.on(device):
-            limit = current_settings().chunk_elements
+            limit = chunk_elements()
             step = max(1, limit // max(1, search.cost(bucket)))
             for start in range(0, bucket.width, step):
                 width = min(step, bucket.width - start)
@@ -138,7 +138,7 @@ class TopKProofs(Provenance):
     def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
         """Many operands: k² unions for each operand more, and never more than fit in memory."""
         rows = max(operand.rows for operand in operands)
-        limit = current_settings().chunk_elements
+        limit = chunk_elements()
         found: list[Proofs] = []
         for steps in plan.two_by_two(max(1, limit // (2 * rows * self.k))):
             tags = operands[0]
@@ -157,7 +157,7 @@ class TopKProofs(Provenance):
 
     few = 20_000
 
-    def waits(self, plan: Contraction, operands: Sequence[Proofs]) -> bool:
+    def waits(self, plan: IndexLists, operands: Sequence[Proofs]) -> bool:
         return plan.sizes is not None and len(operands) == 2
 
     def _none(self, operands: Sequence[Proofs], search: Search, n: int) -> Proofs:

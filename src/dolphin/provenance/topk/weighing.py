@@ -15,9 +15,15 @@ from torch.utils.checkpoint import checkpoint
 
 from dolphin.execution.indices import constant
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, clip_above_one, log1mexp, prob_of_log, safe_log
+from dolphin.provenance.numerics import (
+    ZERO,
+    chunk_elements,
+    clip_above_one,
+    log1mexp,
+    prob_of_log,
+    safe_log,
+)
 from dolphin.provenance.topk.encoding import Group, Layout, Placement
-from dolphin.settings import current_settings
 
 # Of two proofs with the same probability the one with fewer facts counts as likelier: a proof
 # always comes before those that contain it, whatever rounding does.
@@ -157,7 +163,7 @@ def _binary(
 
     columns = len(logs)
     each = patterns[0].numel() * (logs.shape[1] if patterns.shape[-1] == 1 else 1)
-    step = max(1, current_settings().chunk_elements // max(1, each))
+    step = max(1, chunk_elements() // max(1, each))
     if step >= columns:
         return total(slice(None))
     # Too much to keep for the backward pass: there it is computed again, part by part.

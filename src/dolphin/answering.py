@@ -1,0 +1,281 @@
+"""Answers to questions about the symbols of a row; `quantifiers` has the questions."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dolphin.arguments import check_arity
+from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
+from dolphin.execution.indices import Contraction, Index, lists_of
+from dolphin.execution.profiling import profiled
+from dolphin.execution.tagged import Holder, Tagged
+from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.registry import names_with_negation, negates
+from dolphin.symbolic.plans import Combinations, group_rows
+from dolphin.symbolic.questions import Fold, Items, find_items, fold_of, prefixes
+from dolphin.symbolic.symbols import Symbols
+
+Function = Callable[[Any], Any]
+
+
+@profiled("exists", tags=True)
+def some_holds(d: Tagged, predicate: Function | None, by: Function | None, cache: bool) -> Tagged:
+    """See `exists`."""
+    question = _Question("exists", d, predicate, by, cache)
+    some, none = question.some_and_none()
+    return question.paired(some, none)
+
+
+@profiled("forall", tags=True)
+def all_hold(d: Tagged, predicate: Function, by: Function | None, cache: bool) -> Tagged:
+    """See `forall`."""
+    question = _Question("forall", d, predicate, by, cache, unless=True)
+    some, none = question.some_and_none()
+    return question.paired(none, some)
+
+
+@profiled("count", tags=True)
+def how_many_hold(
+    d: Tagged, predicate: Function | None, by: Function | None, cache: bool
+) -> Tagged:
+    """See `count`."""
+    question = _Question("count", d, predicate, by, cache)
+    return question.folded([1] * len(question.items.symbols))
+
+
+@profiled("total", tags=True)
+def sum_of(d: Tagged, value: Function | None, by: Function | None, cache: bool) -> Tagged:
+    """See `total`."""
+    question = _Question("total", d, None, by, cache)
+    return question.folded(question.numbers("value", value))
+
+
+@profiled("maximum", tags=True)
+def largest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool) -> Tagged:
+    """See `maximum`."""
+    return _Question("maximum", d, None, by, cache).first(key, reverse=True)
+
+
+@profiled("minimum", tags=True)
+def smallest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool) -> Tagged:
+    """See `minimum`."""
+    return _Question("minimum", d, None, by, cache).first(key, reverse=False)
+
+
+class _Question:
+    """A distribution, the symbols in question and their tags: `holds` and, negated, `fails`."""
+
+    def __init__(
+        self,
+        operation: str,
+        d: Tagged,
+        predicate: Callable[[Any], bool] | None,
+        by: Callable[[Any], Any] | None,
+        cache: bool,
+        *,
+        unless: bool = False,
+    ) -> None:
+        self.operation, self.cache = operation, cache
+        self.d = d
+        for role, function in (("predicate", predicate), ("by", by)):
+            if function is not None or (role == "predicate" and unless):
+                _check_function(operation, role, function)
+        self.algebra: Provenance = d.provenance
+        if not negates(self.algebra):
+            raise UnsupportedError(
+                f"{operation}: {self.algebra!r} has no negation, so it can't say that a symbol "
+                f"doesn't hold. Provenances with negation: {', '.join(names_with_negation())}."
+            )
+        tags, address = (d.tags_like(), None) if d.shared else d.flat_tags()
+        self.items = find_items(
+            operation, d.domain, address, predicate, by, unless=unless, cache=cache
+        )
+        self.holds = self.algebra.select(tags, Index(self.items.places))
+        self.one = self.algebra.one(1, tags)
+
+    @functools.cached_property
+    def fails(self) -> Tags:
+        return self.algebra.negate(self.holds)
+
+    def numbers(self, role: str, function: Callable[[Any], Any] | None) -> list[Any]:
+        """What a function of the user says of each item."""
+        if function is not None:
+            _check_function(self.operation, role, function)
+        return self.items.values(f"{self.operation}({role})", function, self.cache)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def paired(self, true: Tags, false: Tags) -> Tagged:
+        """The answers True and False of each group."""
+        groups = self.items.groups
+        index = np.arange(2 * groups).reshape(2, -1).T.reshape(-1)
+        tags = self.algebra.select(self.algebra.concat([true, false]), Index(index))
+        return self.answered([True, False] * groups, np.repeat(np.arange(groups), 2), tags)
+
+    def answered(self, answers: Sequence[Any], group: np.ndarray, tags: Tags) -> Tagged:
+        """Answers of groups, in the groups' order, with their tags, as a distribution."""
+        items, d = self.items, self.d
+        labels = items.labels(answers, group)
+        plan = group_rows(
+            items.table, labels, items.row_of_groups[group], items.rows, [np.arange(len(labels))]
+        )
+        domain, lists = plan.domain, lists_of(plan.combinations).spelled_out()
+        if lists.selection is None:
+            tags = self.algebra.contract_disjoint([tags], lists)
+        else:
+            tags = self.algebra.select(tags, lists.selection)
+        if d.shared:
+            domain = Symbols.of(domain.members)
+        exclusive = items.keys is None
+        return Tagged(domain, tags, self.algebra, d.batch, exclusive=exclusive, constant=d.constant)
+
+    def answered_by_group(
+        self, answers: Sequence[Any], group: np.ndarray, parts: Sequence[Tags]
+    ) -> Tagged:
+        """Answers in any order, with the tags of all parts one after the other."""
+        order = np.argsort(group, kind="stable")
+        tags = self.algebra.select(self.algebra.concat(parts), Index(order))
+        return self.answered([answers[at] for at in order.tolist()], group[order], tags)
+
+    # -- what they are made of ---------------------------------------------------------------------
+
+    def some_and_none(self) -> tuple[Tags, Tags]:
+        """Tags of "one item of the group holds" and of "none does"."""
+        groups = self.items.groups_of
+        plan = Contraction([np.arange(len(groups))], groups, self.items.groups)
+        if self.d.exclusive:
+            some = self.algebra.contract_disjoint([self.holds], plan)
+            return some, self.none_of_exclusive(some)
+        if not _adds(self.algebra):
+            return self.algebra.contract([self.holds], plan), self.conjunctions(self.fails)
+        fold = fold_of(self.operation, self.items, [True] * len(groups), False, operator.or_)
+        states = self.run(fold)
+        some, none = (_places(fold, self.items.groups, answer) for answer in (True, False))
+        return self.algebra.select(states, some), self.algebra.select(states, none)
+
+    def none_of_exclusive(self, some: Tags) -> Tags:
+        """What is left to "none of them", where at most one holds.
+
+        Proofs are cut to the likeliest, and the negation of what is left of them would be too
+        likely: there each item fails.
+        """
+        if isinstance(self.algebra, TensorProvenance) or "de-morgan" in self.algebra.laws:
+            return self.algebra.negate(some)
+        return self.conjunctions(self.fails)
+
+    def conjunctions(self, tags: Tags) -> Tags:
+        """⊗ of the tags of each group; **1** for a group without any."""
+        steps = prefixes(self.items.groups_of)
+        tags = self.scanned(tags, steps)
+        last = np.full(self.items.groups, len(self.items.symbols), dtype=np.int64)
+        last[self.items.groups_of] = np.arange(len(self.items.symbols))
+        return self.algebra.select(self.with_one(tags), Index(last))
+
+    def scanned(self, tags: Tags, steps: Sequence[Combinations]) -> Tags:
+        for step in steps:
+            both = self.with_one(tags)
+            tags = self.algebra.contract([both, both], lists_of(step).spelled_out())
+        return tags
+
+    def with_one(self, tags: Tags) -> Tags:
+        return self.algebra.concat([tags, self.one])
+
+    def folded(self, values: Sequence[Any]) -> Tagged:
+        """The distribution of the sum of the values of the items that hold."""
+        if self.d.exclusive:
+            return self.folded_exclusive(values)
+        fold = fold_of(self.operation, self.items, values, 0, operator.add)
+        return self.answered(fold.answers, fold.groups_of, self.run(fold))
+
+    def run(self, fold: Fold) -> Tags:
+        """The tags of a fold's last states."""
+        n = len(self.items.symbols)
+        index = Index(np.arange(2 * n).reshape(2, n).T.reshape(-1))
+        tags = self.algebra.select(self.algebra.concat([self.fails, self.holds]), index)
+        for step in fold.steps:
+            both = self.with_one(tags)
+            tags = self.algebra.contract_disjoint([both, both], lists_of(step).spelled_out())
+        return tags
+
+    def folded_exclusive(self, values: Sequence[Any]) -> Tagged:
+        """At most one item holds: the sum is its value, or that of nothing."""
+        items = self.items
+        _, none = self.some_and_none()
+        answers = [*([0] * items.groups), *values]
+        groups = [np.arange(items.groups), items.groups_of]
+        parts = [none, self.holds]
+        if self.operation == "count":  # complete: more than one is an answer too, with the tag 0
+            beyond = _ranks(items.groups_of) > 0
+            answers += (_ranks(items.groups_of)[beyond] + 1).tolist()
+            groups.append(items.groups_of[beyond])
+            parts.append(self.algebra.select(none, Index(np.full(len(groups[-1]), -1))))
+        return self.answered_by_group(answers, np.concatenate(groups), parts)
+
+    def first(self, key: Callable[[Any], Any] | None, *, reverse: bool) -> Tagged:
+        """The first item that holds, of each group, in the order of their keys; None if none."""
+        keys = self.numbers("key", key)
+        order = _sorted(self.operation, self.items, keys, reverse)
+        self.items, n = self.items.ordered(order), len(order)
+        self.holds = self.algebra.select(self.holds, Index(order))
+        groups, every = self.items.groups_of, np.arange(n)
+        firsts = self.holds
+        if self.d.exclusive:
+            _, none = self.some_and_none()
+        else:
+            until = self.with_one(self.scanned(self.fails, prefixes(groups)))
+            before = np.where((every > 0) & (groups[every - 1] == groups), every - 1, n)
+            both = [self.holds, until]
+            firsts = self.algebra.contract(both, Contraction([every, before], every, n))
+            last = np.full(self.items.groups, n, dtype=np.int64)
+            last[groups] = every
+            none = self.algebra.select(until, Index(last))
+        table = self.items.table
+        answers = [table.symbols[number] for number in self.items.symbols.tolist()]
+        answers += [None] * self.items.groups
+        group = np.concatenate([groups, np.arange(self.items.groups)])
+        return self.answered_by_group(answers, group, [firsts, none])
+
+
+def _adds(provenance: Provenance) -> bool:
+    """Whether ⊕ adds, so that an "or" of events that don't exclude each other needs a detour."""
+    return "excluded-middle" in provenance.laws and "de-morgan" not in provenance.laws
+
+
+def _places(fold: Fold, groups: int, answer: Any) -> Index:
+    """Where the state of each group with this answer stands, -1 where there is none."""
+    places = np.full(groups, -1, dtype=np.int64)
+    hit = np.array([each == answer for each in fold.answers], dtype=bool)
+    places[fold.groups_of[hit]] = np.flatnonzero(hit)
+    return Index(places)
+
+
+def _ranks(groups_of: np.ndarray) -> np.ndarray:
+    """The number of each item within its group."""
+    return np.arange(len(groups_of)) - np.searchsorted(groups_of, groups_of)
+
+
+def _sorted(operation: str, items: Items, keys: Sequence[Any], reverse: bool) -> np.ndarray:
+    """Items by group, then by key; equal keys in the items' order."""
+    try:
+        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+    except TypeError as error:
+        raise FunctionError(
+            f"{operation}: symbols can't be compared: {error}. Give key=, a function from a symbol "
+            "to a number."
+        ) from error
+    by_key = np.array(order, dtype=np.int64)
+    return by_key[np.argsort(items.groups_of[by_key], kind="stable")]
+
+
+def _check_function(operation: str, role: str, function: Any) -> None:
+    if isinstance(function, Holder) or not callable(function):
+        raise InputError(
+            f"{operation}: {role} must be a function of one symbol, got {shorten(function)}. Write "
+            f"{operation}(d, {'lambda symbol: ...' if role == 'predicate' else role + '=...'})."
+        )
+    check_arity(operation, role, function, 1)

@@ -1,0 +1,134 @@
+"""Choosing among symbols and rows, without combining any: closed worlds, samples, stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dolphin.errors import InputError, UnsupportedError
+from dolphin.execution.indices import Index
+from dolphin.execution.profiling import profiled
+from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
+from dolphin.provenance.registry import names_with_negation, negates
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import RowSymbols, caches
+from dolphin.symbolic.symbols import Symbols
+
+
+def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
+    """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
+    domain = d.domain
+    if isinstance(domain, Symbols):
+        return domain.places_of(wanted)[None, :]
+    first = np.array([wanted.index_of(symbol) for symbol in wanted], dtype=np.int64)
+    places = np.full((d.batch, len(wanted)), -1, dtype=np.int64)
+    known = np.unique(domain.numbers)
+    column = {n: wanted.index_of(domain.table.symbols[n]) for n in known if n != ABSENT}
+    rows, at = np.nonzero(domain.numbers != ABSENT)
+    target = np.array([column[n] for n in domain.numbers[rows, at]], dtype=np.int64)
+    hit = target >= 0
+    places[rows[hit], target[hit]] = at[hit]
+    return places[:, first]  # a symbol may be wanted more than once
+
+
+def among(d: Tagged, wanted: Symbols) -> Tagged:
+    """These symbols in every row, **0** where a row lacks one."""
+    places = places_of(d, wanted)
+    if d.shared:
+        tags = d.provenance.select(d.tags_like(), Index(places[0]))
+        return d.replaced(wanted, tags)
+    flat, address = d.flat_tags()
+    every = np.arange(d.batch)[:, None]
+    index = np.where(places < 0, -1, address.at(every, places))
+    table = caches.current_table()
+    numbers = np.broadcast_to(wanted.numbers(table), index.shape)
+    tags = d.provenance.select(flat, Index(index.reshape(-1)))
+    return d.replaced(RowSymbols(table, numbers), tags)
+
+
+@profiled("negate", tags=True)
+def negated(d: Tagged, world: Symbols | None) -> Tagged:
+    """The same symbols, or those of a closed world, with negated tags."""
+    if not negates(d.provenance):
+        raise UnsupportedError(
+            f"negate: {d.provenance!r} has no negation. Provenances with negation: "
+            f"{', '.join(names_with_negation())}."
+        )
+    if world is not None:
+        d = among(d, world)
+    tags = present_only(d.provenance.negate(d.tags_like()), d)
+    return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
+
+
+@profiled("sample", tags=True)
+def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
+    """At most k symbols of each row, each row its own, with their tags unchanged."""
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise InputError(f"sample: k must be a positive integer, got {k!r}.")
+    if method not in ("top", "categorical"):
+        raise InputError(f"sample: method must be 'top' or 'categorical', got {method!r}.")
+    if d.width <= k:
+        return d
+    ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
+    impossible = ranking < -1e20
+    if isinstance(d.domain, RowSymbols):
+        impossible |= torch.from_numpy(d.domain.numbers == ABSENT).to(ranking.device)
+    if method == "categorical":  # the largest of log p + Gumbel noise are such a draw
+        noise = torch.rand(
+            ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
+        )
+        ranking = ranking - (-noise.clamp(min=1e-300).log()).log()
+    kept = ranking.masked_fill(impossible, -torch.inf).topk(k, dim=1).indices
+    kept = torch.where(impossible.gather(1, kept), d.width, kept).sort(dim=1).values
+    places = kept.cpu().numpy()
+    return _keep(d, np.where(places == d.width, ABSENT, places))
+
+
+def _keep(d: Tagged, places: np.ndarray) -> Tagged:
+    """The symbols at these places of each row (B, k), `ABSENT` behind the last one."""
+    table = caches.current_table()
+    every = np.arange(d.batch)[:, None]
+    own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
+    numbers = np.where(places == ABSENT, ABSENT, own[every, places])
+    flat, address = d.flat_tags()
+    index = Index(np.where(places == ABSENT, -1, address.at(every, places)).reshape(-1))
+    return d.replaced(RowSymbols(table, numbers), d.provenance.select(flat, index))
+
+
+def stacked(given: Sequence[Tagged]) -> Tagged:
+    """The rows of all of them, one after the other; their facts stay the same facts."""
+    provenance, _ = check("stack", given, rows=False)
+    given = agreed(given)
+    batches = [d.batch for d in given]
+    total, like, first = sum(batches), like_of(given), given[0].domain
+    exclusive, constant = all(d.exclusive for d in given), all(d.constant for d in given)
+
+    def made(domain: Symbols | RowSymbols, tags: Any) -> Tagged:
+        return Tagged(domain, tags, provenance, total, exclusive=exclusive, constant=constant)
+
+    if all(d.domain is first for d in given) and isinstance(first, Symbols):
+        if like is None:
+            return made(first, None)
+        parts = [d.tags_like(like) for d in given]
+        return made(first, provenance.stack(parts, batches, flat=False))
+    table = caches.current_table()
+    width = max(1, *(d.width for d in given))
+    numbers = np.full((total, width), ABSENT, dtype=np.int64)
+    parts, start = [], 0
+    for d in given:
+        own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
+        numbers[start : start + d.batch, : d.width] = own
+        start += d.batch
+        if like is None:
+            continue
+        flat, address = d.flat_tags(like)
+        at = np.full((d.batch, width), -1, dtype=np.int64)
+        at[:, : d.width] = address.at(np.arange(d.batch)[:, None], np.arange(d.width))
+        parts.append(provenance.select(flat, Index(at.reshape(-1))))
+    domain = RowSymbols(table, numbers)
+    if like is None:
+        return made(domain, None)
+    return made(domain, provenance.stack(parts, batches, flat=True))

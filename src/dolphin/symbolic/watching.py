@@ -1,0 +1,35 @@
+"""Who wants to know when user functions run: a profile, if one is active."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Watcher(Protocol):
+    """Is told of calls of user functions."""
+
+    def functions(self, calls: int) -> contextlib.AbstractContextManager[None]:
+        """A block in which user functions are called this many times."""
+        ...
+
+
+_watcher: ContextVar[Watcher | None] = ContextVar("dolphin_watcher", default=None)
+
+
+def calls_of_functions(calls: int) -> contextlib.AbstractContextManager[None]:
+    """The block in which user functions are called this many times."""
+    watcher = _watcher.get()
+    return contextlib.nullcontext() if watcher is None else watcher.functions(calls)
+
+
+@contextlib.contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Tell `watcher` of all calls in this block, in this thread or task only."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)

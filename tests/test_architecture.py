@@ -1,0 +1,141 @@
+"""The house: imports go downwards, rooms keep their private things, the map is the tree."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent.parent / "src"
+
+# From the bottom up. A module may import from its own line and from the lines above it; the first
+# pattern that fits counts. `symbolic` knows nothing of tensors; the algebras know index lists but
+# not who uses them.
+LAYERS = [
+    ["dolphin.errors", "dolphin.settings"],
+    ["dolphin.symbolic.*"],
+    ["dolphin.execution.indices", "dolphin.execution.eager", "dolphin.execution.profiling"],
+    ["dolphin.provenance", "dolphin.provenance.*"],
+    ["dolphin.execution.*"],
+    ["dolphin.inputs", "dolphin.reading", "dolphin.arguments"],
+    ["dolphin.calls", "dolphin.answering"],
+    ["dolphin.operators"],
+    ["dolphin.distribution"],
+    ["dolphin.operations"],
+    ["dolphin.*"],
+    ["dolphin"],
+    ["dolphin_tasks", "dolphin_tasks.*"],
+]
+EXCEPTIONS = {("dolphin.__main__", "dolphin_tasks.cli")}  # `python -m dolphin` is the command
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        name = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def layer(module: str) -> int:
+    for number, patterns in enumerate(LAYERS):
+        for pattern in patterns:
+            if module == pattern or (pattern[-1] == "*" and module.startswith(pattern[:-1])):
+                return number
+    raise AssertionError(f"{module} has no layer")
+
+
+def imports(path: Path) -> list[tuple[str, str | None, bool]]:
+    """(module, name, only for types) of every import, those inside functions included."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found: list[tuple[str, str | None, bool]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, None, id(node) in for_types) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [(node.module, alias.name, id(node) in for_types) for alias in node.names]
+    return found
+
+
+def targets(path: Path) -> list[str]:
+    """The modules of this project that a module needs to run."""
+    found = []
+    for module, name, for_types in imports(path):
+        if module.partition(".")[0] not in ("dolphin", "dolphin_tasks") or for_types:
+            continue
+        whole = f"{module}.{name}"
+        found.append(whole if whole in MODULES else module)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_downwards(module):
+    upwards = [
+        target
+        for target in targets(MODULES[module])
+        if layer(target) > layer(module) and (module, target) not in EXCEPTIONS
+    ]
+    assert upwards == []
+
+
+def test_there_are_no_cycles():
+    waiting = {name: {t for t in targets(path) if t != name} for name, path in MODULES.items()}
+    waiting = {name: {t for t in needs if t in MODULES} for name, needs in waiting.items()}
+    while ready := [name for name, needs in waiting.items() if not needs & waiting.keys()]:
+        for name in ready:
+            del waiting[name]
+    assert sorted(waiting) == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if ".symbolic" in name])
+def test_the_symbolic_stage_knows_no_tensors(module):
+    assert not [name for name, _, _ in imports(MODULES[module]) if name.split(".")[0] == "torch"]
+
+
+def package(module: str) -> str:
+    is_package = MODULES.get(module, Path()).name == "__init__.py"
+    return module if is_package else module.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_private_names_stay_in_their_package(module):
+    for target, name, _ in imports(MODULES[module]):
+        if target.partition(".")[0] in ("dolphin", "dolphin_tasks") and package(target) != package(
+            module
+        ):
+            private = [part for part in (*target.split("."), name or "") if part.startswith("_")]
+            assert [part for part in private if not part.startswith("__")] == []
+
+
+def test_tasks_use_the_public_interface_only():
+    allowed = ("dolphin", "dolphin.provenance", "dolphin.lm")
+    used = {
+        target
+        for module, path in MODULES.items()
+        if module.startswith("dolphin_tasks")
+        for target, _, _ in imports(path)
+        if target.partition(".")[0] == "dolphin"
+    }
+    assert sorted(used - set(allowed)) == []
+
+
+def test_an_import_of_the_core_loads_nothing_optional():
+    code = (
+        "import sys, dolphin; "
+        "print([m for m in ('matplotlib', 'rich', 'tyro', 'transformers', 'networkx', 'pysdd', "
+        "'klay', 'torch._dynamo', 'dolphin_tasks') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
