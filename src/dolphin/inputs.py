@@ -102,7 +102,7 @@ def facts_of(
     if kind == "logits":
         logs = _normalise(rows.t(), groups, softmax, masked)
         if masked:
-            _check_masks(operation, logs, groups)
+            _check_masks(operation, logs, groups, softmax)
         return Facts(log_probs=logs.contiguous(), groups=groups, label=label)
     columns = rows.t().clone(memory_format=torch.contiguous_format)  # the user may write to theirs
     if kind == "log_probs":
@@ -142,7 +142,7 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
     each = _normalise(tensor.permute(1, 2, 0), groups, exclusive is True, masked).contiguous()
     if masked:
         for logs in each.unbind():
-            _check_masks(operation, logs, groups)
+            _check_masks(operation, logs, groups, exclusive is True)
     label, batch = SharedLabels(members.members), tensor.shape[0]
     return [
         Given(members, Facts(log_probs=logs, groups=groups, label=label), batch)
@@ -266,7 +266,7 @@ def _facts_of_rows(
         check_totals(operation, logs.detach().exp(), groups, rounding)
     else:
         logs = _normalise(columns, groups, softmax, masked=True)
-        _check_masks(operation, torch.where(absent.all(0), 0.0, logs), groups)
+        _check_masks(operation, torch.where(absent.all(0), 0.0, logs), groups, softmax)
     return Facts(log_probs=logs, groups=groups, label=RowLabels(domain), probs=probs)
 
 
@@ -449,13 +449,13 @@ def check_totals(operation: str, columns: Tensor, groups: Groups, rounding: floa
         )
 
 
-def _check_masks(operation: str, logs: Tensor, groups: Groups) -> None:
+def _check_masks(operation: str, logs: Tensor, groups: Groups, softmax: bool) -> None:
     """Refuse a choice, (columns, rows) of log-probabilities, that has every column masked."""
     if not reading_is_free(logs):
         return
     possible = logs.detach() > IMPOSSIBLE
     for group in groups:
-        if len(group) == 1:
+        if len(group) == 1 and not softmax:
             continue
         none = ~possible[list(group)].any(0)
         if none.any().item():

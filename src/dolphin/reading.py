@@ -83,7 +83,8 @@ def log_prob_of(
     flat, address = d.flat_tags()
     every = np.arange(d.batch)
     index = Index(np.where(places >= 0, address.at(every, places), -1))
-    return d.provenance.log_probs(d.provenance.select(flat, index)).view(-1)
+    logs = d.provenance.log_probs(d.provenance.select(flat, index)).view(-1)
+    return _where_known(places >= 0, logs)
 
 
 def _log_prob_of_matches(d: Tagged, operation: str, targets: Sequence[Any], match: Match) -> Tensor:
@@ -92,9 +93,16 @@ def _log_prob_of_matches(d: Tagged, operation: str, targets: Sequence[Any], matc
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
     plan = group_rows(table, same, row, d.batch, [address.at(row, place)])
-    return d.provenance.log_probs(d.provenance.combine([flat], lists_of(plan.combinations))).view(
-        -1
-    )
+    tags = d.provenance.combine([flat], lists_of(plan.combinations))
+    logs = d.provenance.log_probs(tags).view(-1)
+    return _where_known(np.isin(np.arange(d.batch), row), logs)
+
+
+def _where_known(known: np.ndarray, logs: Tensor) -> Tensor:
+    """(B,) of logarithms, `ZERO` where nothing is known of the target; whatever **0** comes to."""
+    if known.all():
+        return logs
+    return torch.where(to_device(known, logs.device), logs, ZERO)
 
 
 def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:

@@ -188,7 +188,18 @@ def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> t
 
 
 def agreed(operands: Sequence[Tagged]) -> list[Tagged]:
-    """The same operands, all as precise as the most precise input behind them."""
+    """The same operands, all as precise as the most precise input behind them.
+
+    Certain ones are of any provenance: they take that of the others.
+    """
+    provenance = next((d.provenance for d in operands if d.made is not None), None)
+    if provenance is not None:
+        operands = [
+            d
+            if d.made is not None or d.provenance is provenance
+            else Tagged(d.domain, None, provenance, d.batch, exclusive=d.exclusive)
+            for d in operands
+        ]
     given = [d for d in operands if not d.constant]
     dtypes = {d.info().dtype for d in given}
     if len(dtypes) <= 1:

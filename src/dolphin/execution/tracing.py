@@ -123,6 +123,12 @@ class Notes(Provenance):
     def parameters(self) -> dict[str, Any]:
         return {"of": id(self)}
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "trace: the program copies or pickles a distribution, which has no tags of its own "
+            "while it is traced. Copy the module that trace returns instead."
+        )
+
     def _note(self, method: str, *arguments: Any) -> Noted:
         self.steps.append((method, arguments))
         self.known += 1

@@ -225,8 +225,9 @@ def _joined(slot: _Slot) -> Facts:
 
 def _rows(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
     """Rows of all parts side by side, and one more with nothing but `fill`, at these places."""
-    every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)
-    return every.index_select(1, to_device(at, every.device))
+    with torch.enable_grad():  # proofs are searched without, but what they are made of learns
+        every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)
+        return every.index_select(1, to_device(at, every.device))
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class Exact(Provenance):
         circuit = circuit_of(
             tags.table, tuple(roots.tolist()), tags.groups, self._limits, self.compiler
         )
-        return circuit, np.asarray(inverse).reshape(len(tags.numbers), -1)
+        return circuit, np.asarray(inverse).reshape(tags.numbers.shape)
 
     def evaluator(
         self, tags: Formulas, inputs: Sequence[Facts]
