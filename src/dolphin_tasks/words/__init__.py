@@ -1,0 +1,1 @@
+"""Arithmetic word problems: a language model reads, a program calculates."""
