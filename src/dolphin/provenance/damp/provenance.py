@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -64,7 +64,7 @@ class DAMP(LogTags):
         }
     )  # fmt: skip
 
-    def __init__(self, above_one: str = "clip") -> None:
+    def __init__(self, above_one: Literal["clip", "pass"] = "clip") -> None:
         if above_one not in ("clip", "pass"):
             raise InputError(f"DAMP: above_one must be 'clip' or 'pass', got {above_one!r}.")
         self.above_one = above_one

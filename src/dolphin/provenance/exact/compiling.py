@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from dolphin.errors import SizeError
 from dolphin.provenance.exact import sentential
@@ -13,7 +14,8 @@ from dolphin.provenance.exact.ordering import Groups, Order, order_of_groups
 from dolphin.provenance.exact.worlds import differ_somewhere
 from dolphin.symbolic.bounded import BoundedCache
 
-COMPILERS = ("auto", "diagrams", "sdd")
+Compiler = Literal["auto", "diagrams", "sdd"]
+COMPILERS: tuple[Compiler, ...] = ("auto", "diagrams", "sdd")
 KEPT = 8  # collections of diagrams that a table keeps
 SHARE = 4  # "auto" leaves three quarters of the seconds to PySDD
 

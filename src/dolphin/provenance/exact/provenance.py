@@ -17,7 +17,7 @@ from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit
-from dolphin.provenance.exact.compiling import COMPILERS, circuit_of, same
+from dolphin.provenance.exact.compiling import COMPILERS, Compiler, circuit_of, same
 from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
@@ -105,7 +105,7 @@ class Exact(Provenance):
     )  # fmt: skip
 
     def __init__(
-        self, max_nodes: int = 200_000, seconds: float = 60.0, compiler: str = "auto"
+        self, max_nodes: int = 200_000, seconds: float = 60.0, compiler: Compiler = "auto"
     ) -> None:
         if compiler not in COMPILERS:
             raise InputError(f"Exact: compiler must be one of {COMPILERS}, got {compiler!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ class TopKProofs(Provenance):
         {"commutative", "identities", "annihilation", "idempotent-add", "negated-zero"}
     )
 
-    def __init__(self, k: int = 3, wmc: str = "add-mult") -> None:
+    def __init__(self, k: int = 3, wmc: Literal["add-mult", "exact"] = "add-mult") -> None:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InputError(f"TopKProofs: k must be a positive integer, got {k!r}.")
         if wmc not in ("add-mult", "exact"):

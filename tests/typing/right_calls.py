@@ -1,0 +1,97 @@
+"""Calls in which a type checker finds nothing wrong, and the symbol types that it infers."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import torch
+
+import dolphin as dl
+from dolphin import Distribution
+
+probs = torch.tensor([[0.5, 0.5]])
+digits = Distribution(probs, [0, 1])
+letters = Distribution(probs, "ab")
+pairs = Distribution(probs, [(0, "a"), (1, "b")], exclusive=False, provenance="exact")
+assert_type(digits, Distribution[int])
+assert_type(letters, Distribution[str])
+assert_type(pairs, Distribution[tuple[int, str]])
+
+# Other ways to make one.
+assert_type(Distribution.from_logits(probs, "ab"), Distribution[str])
+assert_type(Distribution.from_log_probs(probs.log(), "ab", provenance=dl.DAMP()), Distribution[str])
+assert_type(Distribution.each_from_logits(torch.zeros(1, 3, 2), range(2)), list[Distribution[int]])
+assert_type(Distribution.from_rows([(["a"], [1.0])], logits=False), Distribution[str])
+assert_type(Distribution.certain(3, batch=2), Distribution[int])
+assert_type(Distribution.certain_rows(["a", "b"]), Distribution[str])
+assert_type(Distribution.stack([digits, digits]), Distribution[int])
+Distribution(torch.distributions.Categorical(probs=probs), "ab")
+Distribution(probs, [0, 1], exclusive=[[0, 1]], provenance=dl.TopKProofs(k=3, wmc="exact"))
+
+
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+def is_even(x: int) -> bool:
+    return x % 2 == 0
+
+
+# Operations, as functions and as methods.
+assert_type(dl.apply(digits, str), Distribution[str])
+assert_type(dl.apply(digits, digits, add), Distribution[int])
+assert_type(dl.apply(digits, digits, lambda x, y: x < y), Distribution[bool])
+assert_type(
+    dl.apply(digits, letters, digits, lambda x, c, y: (c, x + y)), Distribution[tuple[str, int]]
+)
+assert_type(digits.apply(digits, add), Distribution[int])
+assert_type(digits.map(float), Distribution[float])
+assert_type(dl.apply(digits, digits, add, where=[True], cache=False), Distribution[int])
+assert_type(dl.apply_if(digits, digits, add, lambda x, y: x < y), Distribution[int])
+assert_type(dl.apply_if(digits, digits, add, on=(str, str)), Distribution[int])
+assert_type(digits.apply_if(digits, add, lambda x, y: x < y), Distribution[int])
+assert_type(dl.filter(digits, is_even), Distribution[int])
+assert_type(digits.filter(is_even), Distribution[int])
+assert_type(dl.union(digits, digits), Distribution[int])
+assert_type(digits.union(letters), Distribution[int | str])
+assert_type(dl.sample(digits, 3, method="categorical"), Distribution[int])
+assert_type(dl.reduce(add, [digits, digits]), Distribution[int])
+assert_type(dl.fixpoint(lambda d: dl.union(d, d), digits), Distribution[int])
+assert_type(digits == digits, Distribution[bool])
+assert_type(digits < 3, Distribution[bool])
+dl.negate(digits, among=range(10))
+dl.apply(digits, digits, digits, digits, digits, lambda a, b, c, d, e: a)
+
+# Rows and numbers.
+assert_type(digits[0], Distribution[int])
+assert_type(digits[torch.tensor([True])], Distribution[int])
+assert_type(digits.rows(), list[Distribution[int]])
+assert_type(digits.to("cpu").detach(), Distribution[int])
+assert_type(digits.symbols, tuple[int, ...])
+assert_type(digits.probs(), torch.Tensor)
+assert_type(digits.log_probs([1, 0]), torch.Tensor)
+assert_type(digits.prob_of([1]), torch.Tensor)
+assert_type(digits.row(0), list[tuple[int, float]])
+assert_type(digits.top(2), list[list[tuple[int, float]]])
+assert_type(digits.explain(1), list[dl.Proof])
+assert_type(digits.dtype, torch.dtype)
+assert_type(dl.nll_loss(digits, [1], weight={1: 2.0}, ignore=-1), torch.Tensor)
+assert_type(dl.bce_loss(digits, torch.tensor([1]), reduction="none"), torch.Tensor)
+assert_type(dl.get_probs(digits, [1]), torch.Tensor)
+
+# Settings and provenances.
+with dl.using("dtkp-am", k=3), dl.settings(max_combinations=1000, chunk_elements=10):
+    pass
+with dl.using(dl.Exact(max_nodes=10)) as algebra:
+    assert_type(algebra, dl.Provenance)
+name = dl.register_provenance("mine", dl.DAMP)
+Distribution(probs, "ab", provenance=name)
+with dl.using(name):
+    pass
+
+
+def program(x: Distribution[Any], y: Distribution[Any]) -> Distribution[Any]:
+    return x + y
+
+
+assert_type(dl.trace(program, range(3), range(3), logits=True), dl.Traced)
