@@ -21,7 +21,7 @@ LAYERS = [
     ["dolphin.provenance", "dolphin.provenance.*"],
     ["dolphin.execution.*"],
     ["dolphin.inputs", "dolphin.reading", "dolphin.arguments"],
-    ["dolphin.calls", "dolphin.answering"],
+    ["dolphin.calls", "dolphin.answering", "dolphin.inference"],
     ["dolphin.operators"],
     ["dolphin.distribution"],
     ["dolphin.operations"],

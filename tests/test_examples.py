@@ -42,3 +42,23 @@ def test_sum_mnist(tmp_path, monkeypatch, capsys):
     assert "sums right" in printed
     assert "digits right" in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def run_example(name, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+    runpy.run_path(str(EXAMPLES[[p.stem for p in EXAMPLES].index(name)]), None, "__main__")
+
+
+def test_pseudo_labels(monkeypatch, capsys):
+    run_example("pseudo_labels", monkeypatch, "--steps", "30")
+    before, revised, after = capsys.readouterr().out.splitlines()
+    assert int(revised.split()[0]) > 0
+    percent = [float(line.split()[-1].rstrip("%")) for line in (before, after)]
+    assert percent[1] > percent[0] + 5
+
+
+def test_constraint_layer(monkeypatch, capsys):
+    run_example("constraint_layer", monkeypatch, "--steps", "20")
+    plain, constrained = capsys.readouterr().out.splitlines()
+    assert "100.0% are paths" not in plain
+    assert "100.0% are paths" in constrained

@@ -1,6 +1,14 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
 from dolphin.caching import cache_clear, cache_info
+from dolphin.conditioning import (
+    condition,
+    entropy,
+    expected,
+    most_likely,
+    normalized,
+    posterior,
+)
 from dolphin.distribution import Distribution, Fact, Proof
 from dolphin.errors import (
     DolphinError,
@@ -65,9 +73,12 @@ __all__ = [
     "bce_loss",
     "cache_clear",
     "cache_info",
+    "condition",
     "count",
+    "entropy",
     "estimate",
     "exists",
+    "expected",
     "filter",
     "fixpoint",
     "forall",
@@ -77,8 +88,11 @@ __all__ = [
     "get_tags",
     "maximum",
     "minimum",
+    "most_likely",
     "negate",
     "nll_loss",
+    "normalized",
+    "posterior",
     "profile",
     "reduce",
     "register_provenance",

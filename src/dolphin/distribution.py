@@ -482,7 +482,14 @@ def _input(given: Given, algebra: Provenance) -> Tagged:
     tags = algebra.from_facts(given.facts)
     if not isinstance(given.symbols, Symbols):
         tags = algebra.flatten(tags, given.batch)
-    return Tagged(given.symbols, tags, algebra, given.batch, exclusive=given.exclusive)
+    return Tagged(
+        given.symbols,
+        tags,
+        algebra,
+        given.batch,
+        exclusive=given.exclusive,
+        groups=given.facts.groups,
+    )
 
 
 def _members(d: Tagged, row: int) -> Sequence[Any]:

@@ -22,6 +22,7 @@ from dolphin.calls import applied, applied_if, filtered, united
 from dolphin.execution.eager import eager
 from dolphin.execution.selecting import negated, sampled
 from dolphin.execution.tagged import Holder, Tagged
+from dolphin.inference import entropy_of, expectation, normalised
 from dolphin.symbolic.symbols import Symbols
 
 if TYPE_CHECKING:
@@ -186,6 +187,18 @@ class Operators(Holder, Generic[S_co]):
     ) -> Distribution[Any]:
         """`d.minimum(key)`: see `dolphin.minimum`."""
         return self._of(smallest_of(operand("minimum", self), key, by, cache))
+
+    def normalized(self) -> Distribution[S_co]:
+        """`d.normalized()`: see `dolphin.normalized`."""
+        return self._of(normalised(operand("normalized", self)))
+
+    def expected(self, value: Callable[[S_co], float] | None = None) -> torch.Tensor:
+        """`d.expected(value)`: see `dolphin.expected`."""
+        return expectation(operand("expected", self), value)
+
+    def entropy(self) -> torch.Tensor:
+        """`d.entropy()`: see `dolphin.entropy`."""
+        return entropy_of(operand("entropy", self))
 
     def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:
         if isinstance(other, Operators):

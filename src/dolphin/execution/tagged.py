@@ -13,7 +13,7 @@ from dolphin.errors import MismatchError
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index
 from dolphin.provenance.contract import Provenance, TagInfo, Tags
-from dolphin.provenance.facts import Facts
+from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, check_rows
 from dolphin.symbolic.symbols import Symbols
@@ -24,10 +24,20 @@ class Tagged:
 
     `made` is None if every symbol has the tag **1**, and a `Deferred` until the tags are read.
     `exclusive` says that at most one symbol of a row holds, `constant` that the tags depend on no
-    input, so that their precision and device are still open.
+    input, so that their precision and device are still open. `groups` are those of an input: the
+    places of symbols that exclude each other; None for results.
     """
 
-    __slots__ = ("__weakref__", "batch", "constant", "domain", "exclusive", "made", "provenance")
+    __slots__ = (
+        "__weakref__",
+        "batch",
+        "constant",
+        "domain",
+        "exclusive",
+        "groups",
+        "made",
+        "provenance",
+    )
 
     def __init__(
         self,
@@ -38,6 +48,7 @@ class Tagged:
         *,
         exclusive: bool = False,
         constant: bool = False,
+        groups: Groups | None = None,
     ) -> None:
         self.domain = domain
         self.made = made
@@ -45,6 +56,7 @@ class Tagged:
         self.batch = batch
         self.exclusive = exclusive
         self.constant = constant or made is None
+        self.groups = groups
 
     def __reduce__(self) -> Any:  # what was deferred is computed: its context can't travel
         known = (self.domain, self.tags, self.provenance, self.batch)
@@ -138,7 +150,9 @@ class Tagged:
         tags = self.tags
         if tags is not None:
             tags = self.provenance.take_rows(tags, rows, width)
-        return self.replaced(domain, tags, len(rows))
+        taken = self.replaced(domain, tags, len(rows))
+        taken.groups = self.groups
+        return taken
 
 
 class Holder:

@@ -35,6 +35,14 @@ class TagInfo(NamedTuple):
     dtype: torch.dtype
 
 
+def not_an_input(number: int) -> UnsupportedError:
+    """What `likeliest` says of a result in the place of an input."""
+    return UnsupportedError(
+        f"most_likely: input {number} is the result of an operation, not an input. Give the "
+        "distributions that were made from numbers, and apply the operation to the symbols."
+    )
+
+
 class Provenance(abc.ABC):
     """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
 
@@ -210,6 +218,20 @@ class Provenance(abc.ABC):
         raise UnsupportedError(
             f"explain: {self!r} keeps numbers, not proofs, so there is nothing to show. Use "
             "dolphin.TopKProofs(k=...) as the provenance of the inputs."
+        )
+
+    def likeliest(
+        self, inputs: Sequence[Tags], target: Tags
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The likeliest choice of facts under which each row's target holds.
+
+        `target` has one symbol for each of B rows, flattened; the inputs are flattened too. Returns
+        whether there is such a choice, (B,), and of each input which symbols hold, (rows * n,).
+        """
+        raise UnsupportedError(
+            f"most_likely: {self!r} keeps numbers, not proofs, so it can't tell which facts make "
+            "the target likely. Use 'exact' (the likeliest of all worlds), 'dtkp-am' (of the k "
+            "proofs kept) or 'viterbi' as the provenance of the inputs."
         )
 
     @abc.abstractmethod

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from dolphin.errors import InputError, SizeError, UnsupportedError
 from dolphin.execution.indices import Contraction, Index, to_device
-from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.provenance.contract import Provenance, TagInfo, not_an_input
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit
 from dolphin.provenance.exact.compiling import COMPILERS, Compiler, circuit_of, same
-from dolphin.provenance.exact.formulas import FALSE, TRUE, FormulaTable, tables
+from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
+from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
 from dolphin.provenance.numerics import prob_of_log
@@ -279,6 +280,27 @@ class Exact(Provenance):
         slots, places = arrange([views], batch)
         numbers = _seated(taken, tags.table, places[0], batch)
         return replace(taken, numbers=numbers, inputs=tuple(slots))
+
+    def likeliest(
+        self, inputs: Sequence[Formulas], target: Formulas
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        table, slots, (*given, wanted) = _aligned([*inputs, target])
+        circuit, roots = self._compiled(replace(target, table=table, numbers=wanted, inputs=slots))
+        possible, holds = likeliest_worlds(circuit, roots[:, 0], slots)
+        found = []
+        for number, (tags, formulas) in enumerate(zip(inputs, given, strict=True)):
+            if any(f > TRUE and table.kinds[f] != FACT for f in formulas[:, 0].tolist()):
+                raise not_an_input(number)
+            held = [
+                formula == TRUE
+                if formula <= TRUE
+                else holds[table.parts[formula][0]][table.parts[formula][1], row]
+                for formula, row in zip(
+                    formulas[:, 0].tolist(), _row_of(tags).tolist(), strict=True
+                )
+            ]
+            found.append(np.array(held, dtype=bool))
+        return possible, found
 
     def moved(self, tags: Formulas, move: Callable[[Tensor], Tensor]) -> Formulas:
         inputs = tuple(facts.moved(move) for facts in tags.inputs)

@@ -18,6 +18,7 @@ from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
+from dolphin.provenance.topk.likeliest import allowed_values, likeliest_choices, value_probs
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.search import Search
 from dolphin.provenance.topk.weighing import (
@@ -234,6 +235,12 @@ class TopKProofs(Provenance):
     def describe(self, tags: Proofs) -> TagInfo:
         return TagInfo(tags.scores.device, tags.rows, proofs.precision(tags))
 
+    @torch.no_grad()
+    def likeliest(
+        self, inputs: Sequence[Proofs], target: Proofs
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        return likeliest_choices(inputs, target)
+
     # -- for people --------------------------------------------------------------------------------
 
     def proofs(self, tags: Proofs, place: int, row: int) -> list[tuple[float, list[Any]]]:
@@ -260,18 +267,8 @@ def _spelled(
     probs = facts.probs[:, 0 if facts.rows == 1 else row].tolist()
     spelled = []
     for group in placement.code.groups:
-        allowed = set(range(len(group.columns) + 1))
-        scale = 1
-        for digit in map(placement.moved, group.digits):
-            ruled_out = (words[digit.word] >> digit.shift) & ((1 << digit.size) - 1)
-            if digit.size == 1:  # the single bit stands for "it fails", the second value
-                ruled_out <<= 1
-            allowed = {
-                v for v in allowed if not ruled_out >> ((v // scale) % max(2, digit.size)) & 1
-            }
-            scale *= digit.size
-        values = [probs[c] for c in group.columns]
-        values.append(max(0.0, 1.0 - sum(values)))
+        allowed = allowed_values(words, placement, group)
+        values = value_probs(probs, group)
         mass = sum(values[v] for v in allowed)
         if len(allowed) == len(values):
             continue

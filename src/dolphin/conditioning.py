@@ -1,0 +1,148 @@
+"""What follows if something is known: conditions, posteriors, and the likeliest explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from dolphin.arguments import operand, operands
+from dolphin.distribution import Distribution, distribution_of
+from dolphin.errors import InputError, shorten
+from dolphin.execution.eager import eager
+from dolphin.execution.tagged import Tagged
+from dolphin.inference import (
+    conditioned,
+    entropy_of,
+    expectation,
+    likeliest_choices,
+    normalised,
+    posteriors,
+)
+
+S = TypeVar("S")
+
+
+@eager
+def condition(distribution: Distribution[S], event: Distribution[Any]) -> Distribution[S]:
+    """`distribution`, given that the True of `event` holds: P(symbol and True) / P(True).
+
+    In a row where the event can't hold, no symbol has a probability. The result is a new input:
+    it keeps the symbols, and knows no longer which facts they came from.
+
+    Under algebras of numbers this needs recorded gradients (see `posterior`), and `distribution`
+    must be what the event was computed from, or have nothing to do with it.
+
+    Args:
+        event: a distribution over True and False, as comparisons and `exists` give them.
+
+    >>> import dolphin as dl
+    >>> a, b = (dl.Distribution([0.5, 0.3, 0.2], [0, 1, 2], provenance="exact") for _ in "ab")
+    >>> dl.condition(a, a + b == 3).row(0)
+    [(0, 0.0), (1, 0.5), (2, 0.5)]
+    """
+    d, given = operands("condition", (distribution, event))
+    return distribution_of(conditioned(d, given))
+
+
+@eager
+def normalized(distribution: Distribution[S]) -> Distribution[S]:
+    """Probabilities divided by their sum, row by row: one of the symbols holds.
+
+    However unlikely the symbols of a row are; a row without any stays as it is. The result is a new
+    exclusive input.
+
+    >>> import dolphin as dl
+    >>> dl.normalized(dl.Distribution([0.2, 0.3], "ab")).row(0)
+    [('a', 0.4), ('b', 0.6)]
+    """
+    return distribution_of(normalised(operand("normalized", distribution)))
+
+
+@eager
+def expected(distribution: Distribution[S], value: Callable[[S], float] | None = None) -> Tensor:
+    """Σ P(symbol) · value(symbol) for each row, (B,), differentiable.
+
+    What is missing to 1 counts nothing; for a mean over what is there take `d.normalized()`.
+
+    Args:
+        value: a number for each symbol; by default the symbol itself.
+
+    >>> import dolphin as dl
+    >>> dl.expected(dl.Distribution([[0.5, 0.5], [0.1, 0.9]], [0, 10]))
+    tensor([5., 9.])
+    """
+    return expectation(operand("expected", distribution), value)
+
+
+@eager
+def entropy(distribution: Distribution[Any]) -> Tensor:
+    """-Σ P(symbol) · log P(symbol) for each row, (B,), in nats, differentiable.
+
+    It is the entropy of the distribution where one of its symbols holds (see `d.normalized()`).
+
+    >>> import dolphin as dl
+    >>> dl.entropy(dl.Distribution([[0.5, 0.5], [1.0, 0.0]], "ab"))
+    tensor([0.6931, 0.0000])
+    """
+    return entropy_of(operand("entropy", distribution))
+
+
+@eager
+def posterior(
+    inputs: Sequence[Distribution[Any]],
+    result: Distribution[Any],
+    targets: Sequence[Any] | Tensor,
+) -> list[Tensor]:
+    """For each input (B, N): how likely its symbols are, given that the result is the target.
+
+    A row that can't reach its target has probability 0 throughout. Exact where the provenance is.
+    Under `exact` and `dtkp-*` it is differentiable. Under algebras of numbers it is one backward
+    pass, so gradients must have been recorded from the inputs to the result.
+
+    Args:
+        inputs: the distributions that the result was computed from (or any on the way to it).
+        targets: one symbol per row of the result.
+
+    >>> import dolphin as dl
+    >>> a, b = (dl.Distribution([0.5, 0.3, 0.2], [0, 1, 2], provenance="exact") for _ in "ab")
+    >>> dl.posterior([a, b], a + b, [3])
+    [tensor([[0.0000, 0.5000, 0.5000]]), tensor([[0.0000, 0.5000, 0.5000]])]
+    """
+    return posteriors(*_asked("posterior", inputs, result), targets)
+
+
+@eager
+def most_likely(
+    inputs: Sequence[Distribution[Any]],
+    result: Distribution[Any],
+    targets: Sequence[Any] | Tensor,
+) -> list[tuple[Any, ...] | None]:
+    """For each row the likeliest choice of the inputs' symbols that makes the result the target.
+
+    A tuple with one entry per input, or None if there is no such choice: for an exclusive input its
+    symbol (None if "none of them" is likelier), for others the tuple of the symbols that hold.
+    Under `exact` it is the likeliest of all worlds. Under `dtkp-*` and `viterbi` it is the
+    likeliest of the proofs that were kept, and inputs that it doesn't mention take their own
+    likeliest symbol.
+
+    >>> import dolphin as dl
+    >>> a, b = (dl.Distribution([0.5, 0.3, 0.2], [0, 1, 2], provenance="exact") for _ in "ab")
+    >>> dl.most_likely([a, b], a + b, [2]), dl.most_likely([a, b], a + b, [7])
+    ([(0, 2)], [None])
+    """
+    return likeliest_choices(*_asked("most_likely", inputs, result), targets)
+
+
+def _asked(operation: str, inputs: Any, result: Any) -> tuple[list[Tagged], Tagged]:
+    """The inputs and the result, checked."""
+    if isinstance(inputs, Distribution) or not isinstance(inputs, (list, tuple)):
+        raise InputError(
+            f"{operation}: inputs must be a list of distributions, got {shorten(inputs)}. Write "
+            f"{operation}([d1, d2], result, targets)."
+        )
+    *given, made = operands(operation, (*inputs, result))
+    if not given:
+        raise InputError(f"{operation}: got no inputs.")
+    return given, made

@@ -1,0 +1,353 @@
+"""From results back to inputs, on tags; `conditioning` has what users call.
+
+Two ways lead to P(symbol | event). Provenances that know their facts (`exact`, `dtkp-*`) multiply
+the tags: ⊗ of the symbol and the event knows what the two share. Algebras of numbers don't; there
+the derivative of the event's probability says it. With h = ∂ log P(event) / ∂ log p(symbol),
+
+    P(symbol | event) = h + p · (1 - Σ h),
+
+the sum over the symbols that exclude each other: what the event says of them, and what they are
+without it in the share of the event that doesn't mention them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.arguments import check_arity
+from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
+from dolphin.execution.indices import Contraction, Index, to_device
+from dolphin.execution.profiling import profiled
+from dolphin.execution.tagged import Holder, Tagged, check
+from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.facts import Facts
+from dolphin.provenance.fuzzy import MaxProduct, TruthValues
+from dolphin.provenance.logarithms import LogTags
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, flush, prob_of_log, rounding
+from dolphin.reading import columns, log_prob_of, places_of, read_targets, target_places
+from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.symbols import Symbols
+
+
+@profiled("condition", tags=True)
+def conditioned(d: Tagged, given: Tagged) -> Tagged:
+    """See `condition`."""
+    _, batch = check("condition", (d, given))
+    for symbol in given.domain.members:
+        if not isinstance(symbol, bool):
+            raise InputError(
+                "condition: the event must be a distribution over True and False, such as d == 3 "
+                f"or dolphin.exists(d), got one with the symbol {shorten(symbol)}."
+            )
+    given = _of_rows(given, batch)
+    logs = _log_posteriors("condition", [d], given, [True] * batch)[0]
+    return _as_input(_of_rows(d, batch), logs, exclusive=d.exclusive)
+
+
+@profiled("normalized", tags=True)
+def normalised(d: Tagged) -> Tagged:
+    """See `normalized`."""
+    logs = d.in_rows(d.provenance.log_probs(d.tags_like()))
+    total = logs.logsumexp(1, keepdim=True)
+    possible = (logs > IMPOSSIBLE) & (total > IMPOSSIBLE)
+    logs = torch.where(possible, logs - torch.where(total > IMPOSSIBLE, total, 0.0), ZERO)
+    return _as_input(d, logs, exclusive=True)
+
+
+@profiled("expected", tags=True)
+def expectation(d: Tagged, value: Callable[[Any], float] | None) -> Tensor:
+    """See `expected`."""
+    probs = d.in_rows(d.provenance.probs(d.tags_like()))
+    if value is not None:
+        if isinstance(value, Holder) or not callable(value):
+            raise InputError(f"expected: value must be a function, got {shorten(value)}.")
+        check_arity("expected", "value", value, 1)
+    table = torch.zeros(d.batch, d.width, dtype=torch.float64)
+    known: dict[Any, float] = {}
+    for row, place, symbol in _each_symbol(d):
+        if symbol not in known:
+            known[symbol] = _number(symbol, value)
+        table[row, place] = known[symbol]
+    return (probs * table.to(probs.device, probs.dtype)).sum(1)
+
+
+@profiled("entropy", tags=True)
+def entropy_of(d: Tagged) -> Tensor:
+    """See `entropy`."""
+    logs = d.in_rows(d.provenance.log_probs(d.tags_like()))
+    there = logs > flush(logs.dtype)
+    logs = torch.where(there, logs, 0.0)
+    return torch.where(there, logs.exp() * -logs, 0.0).sum(1)
+
+
+@profiled("posterior", tags=True)
+def posteriors(given: Sequence[Tagged], made: Tagged, targets: Any) -> list[Tensor]:
+    """See `posterior`."""
+    made, wanted = _asked("posterior", given, made, targets)
+    every = _log_posteriors("posterior", given, made, wanted)
+    return [
+        _in_columns(_of_rows(d, made.batch), prob_of_log(logs))
+        for d, logs in zip(given, every, strict=True)
+    ]
+
+
+@profiled("most_likely", tags=True)
+def likeliest_choices(
+    given: Sequence[Tagged], made: Tagged, targets: Any
+) -> list[tuple[Any, ...] | None]:
+    """See `most_likely`."""
+    made, wanted = _asked("most_likely", given, made, targets)
+    each = [_of_rows(d, made.batch) for d in given]
+    if isinstance(made.provenance, MaxProduct):
+        possible, holds = _by_gradients(given, made, wanted)
+    else:
+        target = _target(made, wanted)
+        flat = [_flat(d) for d in each]
+        possible, held = made.provenance.likeliest(flat, target)
+        holds = [part.reshape(made.batch, -1) for part in held]
+    return [
+        tuple(_choice(d, row, part[row]) for d, part in zip(each, holds, strict=True))
+        if possible[row]
+        else None
+        for row in range(made.batch)
+    ]
+
+
+def _asked(
+    operation: str, given: Sequence[Tagged], made: Tagged, targets: Any
+) -> tuple[Tagged, list[Any]]:
+    """The result with as many rows as there are, and one target for each."""
+    _, batch = check(operation, (*given, made))
+    return _of_rows(made, batch), read_targets(operation, targets, batch)
+
+
+# -- how likely ------------------------------------------------------------------------------------
+
+
+def _log_posteriors(
+    operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+) -> list[Tensor]:
+    """log P(symbol | target), (B, width) for each of the given distributions."""
+    if isinstance(made.provenance, TensorProvenance):
+        logs, shares = _shares(operation, given, made, wanted)
+        return [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
+    target = _target(made, wanted)
+    total = made.provenance.log_probs(target).view(-1, 1)
+    found = []
+    for one in given:
+        d = _of_rows(one, made.batch)
+        every = np.arange(d.batch * d.width)
+        plan = Contraction([every, every // max(1, d.width)], every, len(every))
+        joint = made.provenance.contract([_flat(d, target), target], plan)
+        logs = made.provenance.log_probs(joint).view(d.batch, d.width)
+        possible = (logs > IMPOSSIBLE) & (total > IMPOSSIBLE)
+        found.append(torch.where(possible, logs - torch.where(possible, total, 0.0), ZERO))
+    return found
+
+
+def _target(made: Tagged, wanted: Sequence[Any]) -> Tags:
+    """The tag of each row's target, one symbol per row, flattened."""
+    places = target_places(made, wanted)
+    flat = _flat(made)
+    every = np.arange(made.batch)
+    return made.provenance.select(
+        flat, Index(np.where(places < 0, -1, every * made.width + places))
+    )
+
+
+def _flat(d: Tagged, like: Tags | None = None) -> Tags:
+    """The tags of all rows, one row after the other."""
+    tags = d.tags_like(like)
+    return d.provenance.flatten(tags, d.batch) if d.shared else tags
+
+
+def _of_rows(d: Tagged, batch: int) -> Tagged:
+    """A distribution of one row as one of many."""
+    return d if d.batch == batch else d.take_rows(np.zeros(batch, dtype=np.int64))
+
+
+# -- by derivatives --------------------------------------------------------------------------------
+
+
+def _shares(
+    operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+) -> tuple[Tensor, list[Tensor]]:
+    """log P(target), (B,), and h = ∂ log P / ∂ log p of each symbol of each input, (B, width)."""
+    logs = log_prob_of(made, operation, wanted, None)
+    variables = [_variable(operation, number, d) for number, d in enumerate(given)]
+    if not logs.requires_grad:
+        raise _not_recorded(operation, "the result")
+    alone = [d.batch == 1 < made.batch for d in given]
+    create = torch.is_grad_enabled()
+    every = torch.autograd.grad(
+        logs.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
+    )
+    found = []
+    for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
+        if gradient is None:
+            found.append(logs.new_zeros(made.batch, d.width))
+        elif alone[number]:  # an input of one row: what each row of the result says of it
+            rows = [
+                torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
+                for one in logs
+            ]
+            found.append(torch.stack([_share(d, variable, g).view(-1) for g in rows]))
+        else:
+            found.append(d.in_rows(_share(d, variable, gradient)))
+    return logs, found
+
+
+def _variable(operation: str, number: int, d: Tagged) -> Tensor:
+    """The tensor that a result's gradients are taken with respect to."""
+    if not isinstance(d.provenance, (LogTags, TruthValues)):
+        raise UnsupportedError(
+            f"{operation}: {d.provenance!r} has no gradients with respect to probabilities. Use "
+            "'exact' or 'dtkp-am' as the provenance of the inputs."
+        )
+    tags = d.tags
+    if tags is None or not tags.requires_grad:
+        raise _not_recorded(operation, f"input {number}")
+    return tags
+
+
+def _not_recorded(operation: str, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{operation}: no gradients were recorded for {what}, and an algebra of numbers needs "
+        "them. Make the inputs from numbers that require gradients (logits.requires_grad_()) and "
+        "run the program outside of torch.no_grad(), or use 'exact' or 'dtkp-am' as the provenance "
+        "of the inputs."
+    )
+
+
+def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with respect to logarithms."""
+    return gradient if isinstance(d.provenance, LogTags) else gradient * variable
+
+
+def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:
+    """log P(symbol | target) from what the target's derivatives say; see the module's docstring."""
+    rows = _of_rows(d, batch)
+    probs = rows.in_rows(rows.provenance.probs(rows.tags_like()))
+    found = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
+    possible = (logs > IMPOSSIBLE)[:, None] & (found > 0.0)
+    return torch.where(possible, torch.where(possible, found, 1.0).log(), ZERO)
+
+
+def _of_groups(d: Tagged, share: Tensor) -> Tensor:
+    """Σ h over the symbols that exclude each other, for each symbol, (B, width or 1)."""
+    if d.exclusive:
+        return share.sum(1, keepdim=True)
+    if d.groups is None or len(d.groups) == d.width:
+        return share
+    group_of = np.empty(d.width, dtype=np.int64)
+    for number, places in enumerate(d.groups):
+        group_of[list(places)] = number
+    at = to_device(group_of, share.device)
+    sums = share.new_zeros(share.shape[0], len(d.groups)).index_add(1, at, share)
+    return sums.index_select(1, at)
+
+
+def _by_gradients(
+    given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The facts of the one product that `viterbi` found the largest."""
+    with torch.enable_grad():
+        logs, shares = _shares("most_likely", given, made, wanted)
+    possible = (logs > flush(logs.dtype)).cpu().numpy()
+    holds = []
+    for d, shared in zip(given, shares, strict=True):
+        rows = _of_rows(d, made.batch)
+        share = shared.detach().cpu().numpy()
+        probs = rows.in_rows(rows.provenance.probs(rows.tags_like())).detach().cpu().numpy()
+        whole = np.isclose(share, np.round(share), atol=1e-4) | (share < 0)
+        tied = possible & ~whole.all(1)
+        if tied.any():
+            raise UnsupportedError(
+                f"most_likely: row {int(tied.argmax())} has several products that are equally "
+                "likely, and viterbi can't tell them apart. Use 'exact' or 'dtkp-am' as the "
+                "provenance of the inputs."
+            )
+        holds.append(_chosen(probs, share, d.exclusive, rounding(logs.dtype)))
+    return possible, holds
+
+
+def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float) -> np.ndarray:
+    """Which symbols hold: those that were used, none that were denied, else the likelier ones."""
+    if not exclusive:
+        return (share > 0.5) | ((share >= 0) & (probs > 0.5))
+    weights = np.where(share > 0.5, 2.0, np.where(share < 0, -1.0, probs))
+    rest = np.where((share > 0.5).any(1), -1.0, 1.0 - probs.sum(1) - slack)
+    best = weights.argmax(1)
+    holds = np.zeros(probs.shape, dtype=bool)
+    holds[np.arange(len(probs)), best] = weights[np.arange(len(probs)), best] >= rest
+    return holds
+
+
+# -- what comes out --------------------------------------------------------------------------------
+
+
+def _as_input(d: Tagged, logs: Tensor, *, exclusive: bool) -> Tagged:
+    """The symbols of `d` with these probabilities, as an input of their own."""
+    width = d.width
+    groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
+    facts = Facts(log_probs=logs.t().contiguous(), groups=groups, label=_Names(d))
+    algebra: Provenance = d.provenance
+    tags = algebra.from_facts(facts)
+    if not d.shared:
+        tags = algebra.flatten(tags, d.batch)
+    return Tagged(d.domain, tags, algebra, d.batch, exclusive=exclusive)
+
+
+class _Names:
+    """Names of facts: the symbols that they were."""
+
+    def __init__(self, d: Tagged) -> None:
+        self.domain = d.domain
+
+    def __call__(self, column: int, row: int) -> Any:
+        domain = self.domain
+        if isinstance(domain, Symbols):
+            return domain[column]
+        return domain.table.symbols[domain.numbers[row, column]]
+
+
+def _in_columns(d: Tagged, table: Tensor) -> Tensor:
+    """(B, width) as (B, N): one column per symbol of all rows."""
+    if d.shared:
+        return table
+    return columns(table, places_of(d, Symbols.of(d.domain.members)), 0.0)
+
+
+def _each_symbol(d: Tagged) -> list[tuple[Any, int, Any]]:
+    """Row, place and symbol of all symbols; for shared ones all rows at once."""
+    domain = d.domain
+    if isinstance(domain, Symbols):
+        return [(slice(None), place, symbol) for place, symbol in enumerate(domain)]
+    rows, places = np.nonzero(domain.numbers != ABSENT)
+    symbols = [domain.table.symbols[number] for number in domain.numbers[rows, places].tolist()]
+    return list(zip(rows.tolist(), places.tolist(), symbols, strict=True))
+
+
+def _choice(d: Tagged, row: int, holds: np.ndarray) -> Any:
+    """The symbol of an exclusive input that holds, or all of another input's that do."""
+    members = d.domain.members if isinstance(d.domain, Symbols) else d.domain.row(row)
+    held = tuple(symbol for symbol, there in zip(members, holds, strict=False) if there)
+    if d.exclusive:
+        return held[0] if held else None
+    return held
+
+
+def _number(symbol: Any, value: Callable[[Any], float] | None) -> float:
+    try:
+        return float(symbol if value is None else value(symbol))
+    except Exception as error:
+        what = "the symbol" if value is None else "value of the symbol"
+        raise FunctionError(
+            f"expected: {what} {shorten(symbol)} is not a number ({error}). Give value=, a "
+            "function from a symbol to a number."
+        ) from error
