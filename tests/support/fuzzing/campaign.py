@@ -1,0 +1,77 @@
+"""Many programs: what they were made of, and what went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fuzzing.check import WrongAnswerError, check
+from fuzzing.generate import generate
+from fuzzing.shrink import shrink
+
+
+@dataclass
+class Failure:
+    seed: int
+    kind: str
+    detail: str
+    script: str
+
+
+@dataclass
+class Tally:
+    """What became of some programs."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    provenances: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def programs(self) -> int:
+        return sum(self.outcomes.values())
+
+    def add(self, other: Tally) -> None:
+        for name in ("outcomes", "provenances", "features", "notes"):
+            getattr(self, name).update(getattr(other, name))
+        self.failures += other.failures
+
+
+def run(seeds: Iterable[int]) -> Tally:
+    """Generate and check the programs of these seeds."""
+    tally, shrunk = Tally(), set()
+    for seed in seeds:
+        program = generate(seed)
+        tally.provenances[program.provenance] += 1
+        tally.features.update(program.features)
+        try:
+            outcome = check(program)
+        except WrongAnswerError as mismatch:
+            tally.outcomes["failed"] += 1
+            if mismatch.kind not in shrunk:  # one of each kind will do
+                shrunk.add(mismatch.kind)
+                program, mismatch = shrink(program)
+            script = program.script(program.k or 5)
+            tally.failures.append(Failure(seed, mismatch.kind, str(mismatch), script))
+        else:
+            tally.outcomes[outcome.what] += 1
+            tally.notes.update(outcome.notes)
+    return tally
+
+
+def report(tally: Tally) -> Iterator[str]:
+    """The tally as lines for a person."""
+    for title in ("outcomes", "provenances", "features", "notes"):
+        counts = getattr(tally, title)
+        listed = ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
+        yield f"{title}: {listed}"
+    kinds = Counter(failure.kind for failure in tally.failures)
+    for kind, count in kinds.most_common():
+        first = min(
+            (failure for failure in tally.failures if failure.kind == kind),
+            key=lambda failure: len(failure.script),
+        )
+        yield f"\n{kind}: {count} programs, for example seed {first.seed}\n{first.detail[:600]}"
+        yield first.script

@@ -1,0 +1,406 @@
+"""Runs a program with Dolphin and by the definitions, and compares all that can be read of it."""
+
+from __future__ import annotations
+
+import array
+import copy
+import functools
+import math
+import pickle
+import types
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import dolphin as dl
+from fuzzing import tracing
+from fuzzing.generate import Program
+from fuzzing.jets import STEP, Jet, total
+from fuzzing.reference import Reference, Row, Torch, Value, key_of
+from fuzzing.semirings import (
+    WITHOUT_GRADIENT,
+    RefusedError,
+    Semiring,
+    TopK,
+    UnsettledError,
+    semiring_of,
+)
+
+ABSENT = "a symbol that no program has"
+
+
+class WrongAnswerError(Exception):
+    """Dolphin gives something else; `kind` says of what sort that is."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program that was compared without a mismatch."""
+
+    what: str  # compared, refused or unsettled
+    k: int | None
+    notes: tuple[str, ...] = ()
+
+
+def _direction(leaf: int, row: int, column: int) -> float:
+    return math.sin(1.0 + 2.0 * leaf + 5.0 * row + 11.0 * column)
+
+
+def _modules(**others: Any) -> dict[str, Any]:
+    names = {"array": array, "functools": functools, "np": np, "inf": math.inf, "nan": math.nan}
+    return {"__name__": "fuzzed", **names, **others}
+
+
+def by_definition(program: Program, k: int | None) -> tuple[Value, Semiring]:
+    """The result by the definitions."""
+    semiring = semiring_of(program.provenance, k)
+    same = types.SimpleNamespace(loads=lambda d: d, dumps=lambda d: d, deepcopy=lambda d: d)
+    stand_in = Torch(_direction if program.double else None)
+    names = _modules(dl=Reference(semiring), torch=stand_in, pickle=same, copy=same)
+    try:
+        exec(compile(program.body(), "<reference>", "exec"), names)
+    except (RefusedError, UnsettledError):
+        raise
+    except RecursionError:
+        raise UnsettledError("too deep") from None
+    except Exception as error:
+        raise RefusedError(repr(error)) from error
+    return names[program.result], semiring
+
+
+def by_dolphin(program: Program, k: int | None) -> dict[str, Any]:
+    """All variables of the program, run as it stands."""
+    names = _modules(dl=dl, torch=torch, pickle=pickle, copy=copy)
+    indented = "\n".join("    " + line for line in program.body().splitlines())
+    exec(compile(f"{program.context(k)}\n{indented}", "<program>", "exec"), names)
+    return names
+
+
+def check(program: Program) -> Outcome:
+    """Raises `WrongAnswerError` where Dolphin doesn't do what the definitions say."""
+    k = program.k
+    try:
+        expected, semiring = by_definition(program, k)
+        if "prob_of" in program.reads:
+            others_of(expected, _targets(program, expected))  # so that k is enough for these, too
+    except UnsettledError:
+        return Outcome("unsettled", k)
+    except RefusedError as refusal:
+        return _check_refusal(program, k or 3, refusal)
+    if isinstance(semiring, TopK) and k is None:
+        k = semiring.widest + program.seed % 3
+        if k > (10 if semiring.exact else 60):  # the time of exact counts doubles with every proof
+            return Outcome("unsettled", k)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            names = by_dolphin(program, k)
+            comparison = Comparison(program, expected, names, k)
+            comparison.compare()
+        except WrongAnswerError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            raise WrongAnswerError(f"error {kind}", str(error)) from error
+    return Outcome("compared", k, tuple(comparison.notes))
+
+
+def _targets(program: Program, expected: Value) -> list[Any]:
+    """One symbol per row; now and then one that isn't there."""
+    options = [*expected.symbols, 99]
+    return [options[(program.seed + 3 * r) % len(options)] for r in range(expected.batch_size)]
+
+
+def others_of(expected: Value, targets: list[Any]) -> list[float]:
+    """How likely it is in each row that a symbol other than the target holds."""
+    semiring, probs = expected.reference.semiring, []
+    for number, target in enumerate(targets):
+        tags = [tag for s, tag in expected.row_of(number) if key_of(s) != key_of(target)]
+        probs.append(semiring.probability(semiring.plus(tags)).real if tags else 0.0)
+    return probs
+
+
+def _check_refusal(program: Program, k: int, refusal: RefusedError) -> Outcome:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            by_dolphin(program, k)
+    except dl.DolphinError:
+        return Outcome("refused", k)
+    except Exception as error:
+        raise WrongAnswerError(f"raw error {type(error).__name__}", str(error)) from error
+    raise WrongAnswerError("accepted", f"what must be refused: {refusal}")
+
+
+class Comparison:
+    """One result, by Dolphin and by the definitions."""
+
+    def __init__(
+        self, program: Program, expected: Value, names: dict[str, Any], k: int | None
+    ) -> None:
+        self.program, self.expected, self.names, self.k = program, expected, names, k
+        self.result: dl.Distribution = names[program.result]
+        self.tensors = {
+            int(name[1:]): value
+            for name, value in names.items()
+            if name[0] == "x" and name[1:].isdigit() and isinstance(value, torch.Tensor)
+        }
+        order = sorted(self.tensors)  # the reference numbers tensors as they come
+        self.leaves = [self.tensors[number] for number in order]
+        self.batch = expected.batch_size
+        self.symbols = expected.symbols
+        self.values = [
+            [expected.probability(row, symbol) for symbol in self.symbols]
+            for row in range(self.batch)
+        ]
+        self.tolerance = 3e-5 if program.single else 1e-8
+        self.notes: list[str] = []
+        differentiable = program.provenance not in WITHOUT_GRADIENT
+        self.learns = differentiable and any(leaf.requires_grad for leaf in self.leaves)
+
+    def compare(self) -> None:
+        if self.result.batch_size != self.batch:
+            raise WrongAnswerError("rows", f"{self.result.batch_size} rows, not {self.batch}")
+        found, wanted = list(self.result.symbols), self.symbols
+        if list(map(key_of, found)) != list(map(key_of, wanted)):
+            raise WrongAnswerError("symbols", f"{found}, not {wanted}")
+        self._dtype()
+        self._probs()
+        for name in self.program.reads:
+            getattr(self, f"_{name}")()
+        if self.program.double and self.learns:
+            self._second_derivatives()
+
+    def _dtype(self) -> None:
+        if self.program.provenance == "counting" or not self.leaves:
+            return
+        if "scribble" in self.program.features:  # which may name a tensor without using it
+            return
+        dtypes = {leaf.dtype for leaf in self.leaves}
+        wanted = torch.float64 if torch.float64 in dtypes else torch.float32
+        found = self.result.probs(symbols=[ABSENT]).dtype
+        if found != wanted and len(dtypes) == 1:
+            raise WrongAnswerError("dtype", f"{found}, not {wanted}")
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def close(self, kind: str, found: Any, wanted: Any, slack: float = 1.0) -> None:
+        found = torch.as_tensor(found, dtype=torch.float64).detach()
+        wanted = torch.as_tensor(wanted, dtype=torch.float64)
+        if not torch.isfinite(found).all():
+            raise WrongAnswerError(f"{kind} not finite", f"{found.tolist()}, not {wanted.tolist()}")
+        bound = self.tolerance * slack
+        if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=bound, atol=bound):
+            raise WrongAnswerError(kind, f"{found.tolist()}, not {wanted.tolist()}")
+
+    def _probs(self) -> None:
+        found = self.result.probs(symbols=[*self.symbols, ABSENT])
+        wanted = [[*(p.real for p in row), 0.0] for row in self.values]
+        self.close("values", found, wanted)
+        if self.symbols:
+            self.close("values", self.result.probs(), [row[:-1] for row in wanted])
+        if self.learns:
+            parts = [[*row, Jet(0.0)] for row in self.values]
+            self._gradients("gradients", found, parts)
+
+    def _weighted(self, found: torch.Tensor, parts: list[list[Jet]]) -> tuple[torch.Tensor, Jet]:
+        """A sum with irregular weights, which stands for all entries at once; 0 at corners."""
+        weights = [
+            [math.sin(1.0 + 3.0 * r + 7.0 * c) * part.smooth for c, part in enumerate(row)]
+            for r, row in enumerate(parts)
+        ]
+        jets = (
+            part * weight
+            for row, own in zip(parts, weights, strict=True)
+            for part, weight in zip(row, own, strict=True)
+            if weight
+        )
+        return (torch.tensor(weights, dtype=found.dtype) * found).sum(), total(jets)
+
+    def _gradients(self, kind: str, found: torch.Tensor, parts: list[list[Jet]]) -> None:
+        summed, wanted = self._weighted(found, parts)
+        if not summed.requires_grad:
+            if any(abs(part) > self.tolerance for part in wanted.grad.values()):
+                raise WrongAnswerError(kind, "the result doesn't depend on its inputs")
+            return
+        leaves = [leaf for leaf in self.leaves if leaf.requires_grad]
+        gradients = torch.autograd.grad(summed, leaves, allow_unused=True, retain_graph=True)
+        self._compare_gradients(kind, gradients, {k: g.real for k, g in wanted.grad.items()})
+
+    def _compare_gradients(self, kind: str, gradients: Any, wanted: dict[Any, float]) -> None:
+        for number, (gradient, leaf) in enumerate(zip(gradients, self.leaves, strict=True)):
+            found = torch.zeros_like(leaf) if gradient is None else gradient
+            target = torch.zeros(leaf.shape, dtype=torch.float64)
+            for (owner, row, column), part in wanted.items():
+                if owner == number:
+                    target[row, column] = part
+            self.close(kind, found, target, slack=30.0)
+
+    def _second_derivatives(self) -> None:
+        found = self.result.probs(symbols=[*self.symbols, ABSENT])
+        summed, wanted = self._weighted(found, [[*row, Jet(0.0)] for row in self.values])
+        if not summed.requires_grad:
+            return
+        second = {key: part.imag / STEP for key, part in wanted.grad.items()}
+        try:
+            first = torch.autograd.grad(summed, self.leaves, allow_unused=True, create_graph=True)
+            along = torch.zeros((), dtype=torch.float64)
+            for number, gradient in enumerate(first):
+                if gradient is None:
+                    continue
+                directions = [
+                    [_direction(number, r, c) for c in range(gradient.shape[1])]
+                    for r in range(gradient.shape[0])
+                ]
+                along = along + (gradient * torch.tensor(directions, dtype=torch.float64)).sum()
+            if not along.requires_grad:
+                if any(abs(part) > self.tolerance for part in second.values()):
+                    raise WrongAnswerError("second derivatives", "gradients are constants")
+                return
+            gradients = torch.autograd.grad(along, self.leaves, allow_unused=True)
+        except dl.UnsupportedError:
+            self.notes.append("double backward refused")
+            return
+        self._compare_gradients("second derivatives", gradients, second)
+
+    # -- other ways to read ------------------------------------------------------------------------
+
+    def _log_probs(self) -> None:
+        found = self.result.log_probs(symbols=[*self.symbols, ABSENT])
+        for row, parts in enumerate(self.values):
+            for column, part in enumerate(parts):
+                if part.real > (1e-3 if self.program.single else 1e-6):
+                    self.close("log_probs", found[row, column], math.log(part.real))
+                elif float(found[row, column]) > -6.0:
+                    raise WrongAnswerError(
+                        "log_probs", f"{float(found[row, column])} of {part.real}"
+                    )
+            self.close("log_probs", found[row, -1], -1e4)
+        if self.learns:
+            smooth = [
+                [part.log() if part.real > 1e-3 else Jet(0.0, {}, smooth=False) for part in row]
+                + [Jet(0.0)]
+                for row in self.values
+            ]
+            self._gradients("gradients of log_probs", found, smooth)
+
+    def _targets(self) -> list[Any]:
+        return _targets(self.program, self.expected)
+
+    def _prob_of(self) -> None:
+        targets = self._targets()
+        wanted = [self.expected.probability(r, t).real for r, t in enumerate(targets)]
+        self.close("prob_of", self.result.prob_of(targets), wanted)
+        matched = self.result.prob_of(targets, match=lambda s, t: key_of(s) != key_of(t))
+        self.close("prob_of matches", matched, others_of(self.expected, targets))
+
+    def _argmax(self) -> None:
+        found = self.result.argmax(default=ABSENT)
+        for row, symbol in enumerate(found):
+            own = self._row(row)
+            if not own:
+                if symbol != ABSENT:
+                    raise WrongAnswerError("argmax", f"{symbol!r} of an empty row")
+                continue
+            if key_of(symbol) not in own:
+                raise WrongAnswerError("argmax", f"{symbol!r} is not in row {row}")
+            if own[key_of(symbol)] < max(own.values()) - self.tolerance:
+                raise WrongAnswerError("argmax", f"{symbol!r} of {own}")
+
+    def _row(self, row: int) -> dict[Any, float]:
+        own: Row = self.expected.row_of(row)
+        return {key_of(s): self.expected.probability(row, s).real for s in own.symbols}
+
+    def _top(self) -> None:
+        for row, pairs in enumerate(self.result.top(2)):
+            own = self._row(row)
+            wanted = sorted(own.values(), reverse=True)[:2]
+            self.close("top", [p for _, p in pairs], wanted, slack=1e3)
+            self.close("top", [own[key_of(s)] for s, _ in pairs], wanted, slack=1e3)
+
+    def _rows(self) -> None:
+        for row in range(self.batch):
+            own, pairs = self._row(row), self.result.row(row)
+            if [key_of(s) for s, _ in pairs] != list(own):
+                raise WrongAnswerError(
+                    "symbols of a row", f"{[s for s, _ in pairs]}, not {list(own)}"
+                )
+            self.close("row", [p for _, p in pairs], list(own.values()), slack=1e3)
+
+    def _nll(self) -> None:
+        if self.program.provenance == "counting":  # counts are no probabilities
+            return
+        targets = self._targets()
+        parts = [self.expected.probability(r, t) for r, t in enumerate(targets)]
+        losses = dl.nll_loss(self.result, targets, reduction="none")
+        self._losses("nll_loss", losses, parts, [Jet(0.0)] * self.batch)
+
+    def _bce(self) -> None:
+        if self.program.provenance == "counting":
+            return
+        targets = self._targets()
+        parts = [self.expected.probability(r, t) for r, t in enumerate(targets)]
+        rest = []
+        for row, target in enumerate(targets):
+            others = [s for s in self.expected.row_of(row).symbols if key_of(s) != key_of(target)]
+            wrong = [1.0 - self.expected.probability(row, s) for s in others]
+            sure = any(number.real < 1e-3 for number in wrong)
+            sure = sure or (self.program.single and any(number.real == 1.0 for number in wrong))
+            rest.append(Jet(math.nan) if sure else total(-number.log() for number in wrong))
+        losses = dl.bce_loss(self.result, targets, reduction="none")
+        self._losses("bce_loss", losses, parts, rest)
+
+    def _losses(self, kind: str, losses: torch.Tensor, parts: list[Jet], rest: list[Jet]) -> None:
+        """-log p of each target, and what else a row costs; nan where rounding decides."""
+        wanted = []
+        for row, (part, more) in enumerate(zip(parts, rest, strict=True)):
+            absent = key_of(self._targets()[row]) not in self.expected.row_of(row).entries
+            cost = Jet(1e4) if absent else Jet(math.nan)
+            if part.real > 1e-3:
+                cost = -part.log()
+            elif float(losses[row]) < 6.0:
+                raise WrongAnswerError(
+                    kind, f"{float(losses[row])} for a probability of {part.real}"
+                )
+            cost = cost + more
+            wanted.append(cost.cornered(cost.real != cost.real))
+        if not torch.isfinite(losses).all():
+            raise WrongAnswerError(f"{kind} not finite", str(losses.tolist()))
+        known = [row for row, cost in enumerate(wanted) if cost.real == cost.real]
+        self.close(kind, losses[known], [wanted[row].real for row in known])
+        if self.learns:
+            self._gradients(f"gradients of {kind}", losses[:, None], [[cost] for cost in wanted])
+            if not losses.requires_grad:
+                raise WrongAnswerError(kind, "has no graph, so that .backward() fails")
+
+    def _trace(self) -> None:
+        program = tracing.traced(self.program, self.names, self.k)
+        if program is None:
+            return
+        module, numbers = program
+        if list(map(key_of, module.symbols)) != list(map(key_of, self.symbols)):
+            raise WrongAnswerError("trace symbols", f"{module.symbols}, not {self.symbols}")
+        self.notes.append("traced")
+        self._misused_trace(module, numbers)
+        if not self.symbols:
+            return
+        found = module.probs(*numbers)
+        eager = torch.tensor([[p.real for p in row] for row in self.values], dtype=torch.float64)
+        self.close("trace values", found, eager.expand(found.shape[0], -1))
+        if self.learns and found.shape[0] == self.batch:
+            self._gradients("trace gradients", found, self.values)
+
+    def _misused_trace(self, module: dl.Traced, numbers: list[torch.Tensor]) -> None:
+        wide = [torch.zeros(1, tensor.shape[1] + 1) for tensor in numbers]
+        try:
+            module(*wide)
+        except dl.DolphinError:
+            return
+        raise WrongAnswerError("trace accepted", "tensors with a column too many")

@@ -1,0 +1,459 @@
+"""Dolphin by its definitions, in plain Python: rows are dictionaries, tags those of a semiring.
+
+`Reference` stands for the module `dolphin` in a program's text, and `Torch` for what little of
+`torch` such a text uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+import struct
+import types
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+from fuzzing.diagrams import Group
+from fuzzing.jets import STEP, TIE, Jet, sigmoid, softmax, total
+from fuzzing.semirings import RefusedError, Semiring, UnsettledError
+
+INF = float("inf")
+
+
+def key_of(symbol: Any) -> Hashable:
+    """What tells symbols apart: equality, except that all nan are one, in tuples as well."""
+    if isinstance(symbol, tuple):
+        return tuple(map(key_of, symbol))
+    try:
+        hash(symbol)
+    except TypeError:
+        raise RefusedError("a symbol must be hashable") from None
+    if isinstance(symbol, (Value, types.GeneratorType, types.CoroutineType)):
+        raise RefusedError("not a symbol")
+    return symbol if symbol == symbol else ("nan",)
+
+
+class Row:
+    """Symbols in order of first appearance, and their tags."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Hashable, tuple[Any, list[Any]]] = {}
+
+    def add(self, symbol: Any, tag: Any) -> None:
+        self.entries.setdefault(key_of(symbol), (symbol, []))[1].append(tag)
+
+    def settled(self, semiring: Semiring) -> Row:
+        """With the tags of each symbol ⊕-ed."""
+        row = Row()
+        row.entries = {
+            key: (symbol, [tags[0] if len(tags) == 1 else semiring.plus(tags)])
+            for key, (symbol, tags) in self.entries.items()
+        }
+        return row
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter((symbol, tags[0]) for symbol, tags in self.entries.values())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def symbols(self) -> list[Any]:
+        return [symbol for symbol, _ in self.entries.values()]
+
+    def tag(self, symbol: Any, otherwise: Any) -> Any:
+        found = self.entries.get(key_of(symbol))
+        return otherwise if found is None else found[1][0]
+
+
+class Value:
+    """A distribution: one dictionary per row."""
+
+    def __init__(self, reference: Reference, rows: Sequence[Row]) -> None:
+        self.reference, self.each = reference, list(rows)
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.each)
+
+    @property
+    def symbols(self) -> list[Any]:
+        """Those of all rows, by first appearance."""
+        every: dict[Hashable, Any] = {}
+        for row in self.each:
+            for symbol in row.symbols:
+                every.setdefault(key_of(symbol), symbol)
+        return list(every.values())
+
+    def row_of(self, number: int) -> Row:
+        return self.each[0 if len(self.each) == 1 else number]
+
+    def probability(self, row: int, symbol: Any) -> Jet:
+        semiring = self.reference.semiring
+        return semiring.probability(self.row_of(row).tag(symbol, semiring.zero))
+
+    # -- what the texts call -----------------------------------------------------------------------
+
+    def __getitem__(self, rows: Any) -> Value:
+        if isinstance(rows, slice):
+            chosen = self.each[rows]
+        elif isinstance(rows, int):
+            chosen = [self.each[rows]]
+        elif all(isinstance(r, bool) for r in rows):
+            chosen = [row for row, wanted in zip(self.each, rows, strict=True) if wanted]
+        else:
+            chosen = [self.each[r] for r in rows]
+        if not chosen:
+            raise RefusedError("no rows")
+        return Value(self.reference, chosen)
+
+    def rows(self) -> list[Value]:
+        return [self[row] for row in range(len(self.each))]
+
+    def map(self, function: Callable, **options: Any) -> Value:
+        return self.reference.apply(self, function, **options)
+
+    def detach(self) -> Value:
+        raise NotImplementedError
+
+    def probs(self, symbols: Any = None) -> Scratch:
+        return Scratch()
+
+    def _with(self, other: Any, function: Callable) -> Value:
+        if isinstance(other, Value):
+            return self.reference.apply(self, other, function)
+        return self.map(lambda symbol: function(symbol, other))
+
+    def __add__(self, other: Any) -> Value:
+        return self._with(other, operator.add)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._with(other, operator.mul)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self.map(lambda symbol: other - symbol)
+
+    def __eq__(self, other: Any) -> Any:
+        return self._with(other, operator.eq)
+
+    def __le__(self, other: Any) -> Value:
+        return self._with(other, operator.le)
+
+    __hash__ = object.__hash__
+
+
+class Scratch:
+    """Numbers that a text reads only to write into them."""
+
+    def detach(self) -> Scratch:
+        return self
+
+    def zero_(self) -> None:
+        pass
+
+
+class Reference:
+    """The module `dolphin`, under one provenance."""
+
+    def __init__(self, semiring: Semiring) -> None:
+        self.semiring = semiring
+        self.groups = itertools.count()
+        self.Distribution = Constructors(self)
+
+    @contextlib.contextmanager
+    def using(self, *names: Any, **parameters: Any) -> Iterator[None]:
+        yield
+
+    settings = using
+
+    def cache_clear(self) -> None:
+        pass
+
+    def _times(self, tags: Sequence[Any]) -> Any:
+        factors = [tag for tag in tags if tag is not self.semiring.one]
+        if not factors:
+            return self.semiring.one
+        return factors[0] if len(factors) == 1 else self.semiring.times(factors)
+
+    def _batch(self, values: Sequence[Value]) -> int:
+        if not all(isinstance(value, Value) for value in values) or not values:
+            raise RefusedError("not a distribution")
+        sizes = {value.batch_size for value in values} - {1}
+        if len(sizes) > 1:
+            raise RefusedError("different numbers of rows")
+        return sizes.pop() if sizes else 1
+
+    def _combine(
+        self, values: Sequence[Value], function: Callable, condition: Callable, where: Any
+    ) -> Value:
+        batch = self._batch(values)
+        if where is not None and len(where) != batch:
+            raise RefusedError("a mask of another length")
+        rows = []
+        for number in range(batch):
+            if where is not None and not where[number]:
+                rows.append(values[0].row_of(number))
+                continue
+            row = Row()
+            for combination in itertools.product(*(value.row_of(number) for value in values)):
+                symbols = [symbol for symbol, _ in combination]
+                if condition(*symbols):
+                    row.add(function(*symbols), self._times([tag for _, tag in combination]))
+            rows.append(row.settled(self.semiring))
+        return Value(self, rows)
+
+    def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Value:
+        *values, function = arguments
+        return self._combine(values, function, lambda *symbols: True, where)
+
+    def apply_if(
+        self, *arguments: Any, on: Any = None, where: Any = None, cache: bool = True
+    ) -> Value:
+        values = [argument for argument in arguments if isinstance(argument, Value)]
+        function, *conditions = arguments[len(values) :]
+
+        def condition(*symbols: Any) -> bool:
+            if on is not None:
+                one, other = (key(symbol) for key, symbol in zip(on, symbols, strict=True))
+                if key_of(one) != key_of(other):
+                    return False
+            return all(condition(*symbols) for condition in conditions)
+
+        return self._combine(values, function, condition, where)
+
+    def filter(self, value: Value, predicate: Callable, cache: bool = True) -> Value:
+        return self._combine([value], lambda symbol: symbol, predicate, None)
+
+    def union(self, *values: Value) -> Value:
+        rows = []
+        for number in range(self._batch(values)):
+            row = Row()
+            for value in values:
+                for symbol, tag in value.row_of(number):
+                    row.add(symbol, tag)
+            rows.append(row.settled(self.semiring))
+        return Value(self, rows)
+
+    def negate(self, value: Value, among: Iterable[Any] | None = None) -> Value:
+        rows = []
+        for old in value.each:
+            row = Row()
+            for symbol in old.symbols if among is None else among:
+                row.add(symbol, self._negation(old.tag(symbol, self.semiring.zero)))
+            rows.append(row)
+        if not any(map(len, rows)) and getattr(self.semiring, "negates", True) is False:
+            raise RefusedError("no negation")
+        return Value(self, rows)
+
+    def _negation(self, tag: Any) -> Any:
+        if tag is self.semiring.zero and getattr(self.semiring, "negates", True):
+            return self.semiring.one
+        return self.semiring.negate(tag)
+
+    def fixpoint(self, step: Callable, start: Value, max_iterations: int = 1000) -> Value:
+        old = start
+        for _ in range(30):
+            new = step(old)
+            if self._settled(old, new):
+                return new
+            old = new
+        raise UnsettledError("no fixpoint within 30 steps")
+
+    def _settled(self, old: Value, new: Value) -> bool:
+        if old.batch_size != new.batch_size:
+            return False
+        for before, after in zip(old.each, new.each, strict=True):
+            if before.entries.keys() != after.entries.keys():
+                return False
+        return self.semiring.by_symbols or all(
+            self.semiring.same(tag, after.tag(symbol, self.semiring.zero))
+            for before, after in zip(old.each, new.each, strict=True)
+            for symbol, tag in before
+        )
+
+    def reduce(self, function: Callable, values: Iterable[Value], cache: bool = True) -> Value:
+        return functools.reduce(lambda a, b: self.apply(a, b, function), values)
+
+    def sample(self, value: Value, k: int) -> Value:
+        width = max(map(len, value.each))
+        ragged = any(row.symbols != value.each[0].symbols for row in value.each)
+        rows = []
+        for old in value.each:
+            weights = [(self.semiring.probability(tag).real, s) for s, tag in old]
+            possible = [(weight, s) for weight, s in weights if weight > 1e-25]
+            if width <= k:
+                if ragged and len(possible) < len(weights):
+                    raise UnsettledError("whether impossible symbols stay")
+                rows.append(old)
+                continue
+            if len(possible) < min(k, len(weights)):
+                raise UnsettledError("whether impossible symbols stay")
+            possible.sort(key=lambda pair: -pair[0])
+            if len(possible) > k and possible[k - 1][0] - possible[k][0] <= TIE * possible[k][0]:
+                raise UnsettledError("a tie among symbols")
+            kept = {key_of(symbol) for _, symbol in possible[:k]}
+            row = Row()
+            for symbol, tag in old:
+                if key_of(symbol) in kept:
+                    row.add(symbol, tag)
+            rows.append(row)
+        return Value(self, rows)
+
+
+class Constructors:
+    """`dl.Distribution`, and the other ways to make one."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def __call__(self, numbers: Any, symbols: Any, exclusive: Any = True) -> Value:
+        if isinstance(numbers, Torch.Categorical):
+            return self.from_logits(numbers.logits, symbols, exclusive=True)
+        if isinstance(numbers, Torch.Bernoulli):
+            return self.from_logits(numbers.logits, symbols, exclusive=False)
+        return self._rows(numbers, symbols, exclusive, "probs")
+
+    def from_logits(self, logits: Any, symbols: Any, exclusive: Any = True) -> Value:
+        return self._rows(logits, symbols, exclusive, "logits")
+
+    def from_log_probs(self, logs: Any, symbols: Any, exclusive: Any = True) -> Value:
+        return self._rows(logs, symbols, exclusive, "log_probs")
+
+    def each_from_logits(self, logits: Any, symbols: Any, exclusive: Any = True) -> list[Value]:
+        raise NotImplementedError
+
+    def _rows(self, numbers: Leaf, symbols: Any, exclusive: Any, kind: str) -> Value:
+        rows = [self._row(list(row), list(symbols), exclusive, kind) for row in numbers.values]
+        return Value(self.reference, rows)
+
+    def _row(self, numbers: list[Jet], symbols: list[Any], exclusive: Any, kind: str) -> Row:
+        columns = range(len(symbols))
+        if len(numbers) != len(symbols) or len({key_of(s) for s in symbols}) != len(symbols):
+            raise RefusedError("one symbol per column, all distinct")
+        groups = [list(columns)] if exclusive is True else []
+        if not isinstance(exclusive, bool):
+            groups = [list(group) for group in exclusive if len(group)]
+        named = [column for group in groups for column in group]
+        if len(set(named)) != len(named) or any(column not in columns for column in named):
+            raise RefusedError("groups that don't fit")
+        groups += [[column] for column in columns if column not in named]
+        tags: dict[int, Any] = {}
+        for members in groups:
+            if not members:
+                continue
+            several = len(members) > 1 or exclusive is True
+            probs = self._probs([numbers[column] for column in members], kind, several)
+            group = Group(next(self.reference.groups), tuple(probs))
+            for choice, column in enumerate(members):
+                tags[column] = self.reference.semiring.fact(group, choice)
+        row = Row()
+        for column, symbol in enumerate(symbols):
+            row.add(symbol, tags[column])
+        return row
+
+    def _probs(self, numbers: list[Jet], kind: str, exclusive: bool) -> list[Jet]:
+        if any(number.value != number.value for number in numbers):
+            raise RefusedError("nan")
+        if kind == "logits" and exclusive:
+            if all(number.real == -INF for number in numbers):
+                raise RefusedError("every symbol is masked")
+            return softmax(numbers)
+        if kind == "logits":
+            return list(map(sigmoid, numbers))
+        if kind == "log_probs":
+            numbers = [Jet(0.0) if n.real == -INF else n.exp() for n in numbers]
+        if any(not -1e-4 <= number.real <= 1.0 + 1e-4 for number in numbers):
+            raise RefusedError("not a probability")
+        if len(numbers) > 1 and total(numbers).real > 1.0 + 1e-3:
+            raise RefusedError("exclusive probabilities that pass 1")
+        return numbers
+
+    def certain(self, symbol: Any, batch: int = 1) -> Value:
+        row = Row()
+        row.add(symbol, self.reference.semiring.one)
+        return Value(self.reference, [row] * batch)
+
+    def certain_rows(self, symbols: Sequence[Any]) -> Value:
+        return self.stack([self.certain(symbol) for symbol in symbols])
+
+    def from_rows(self, rows: Sequence[Any], exclusive: Any = True, logits: bool = False) -> Value:
+        per_row = not isinstance(exclusive, bool) and any(
+            isinstance(own, bool) or any(isinstance(g, (list, tuple)) for g in own)
+            for own in exclusive
+        )
+        if per_row and len(exclusive) != len(rows):
+            raise RefusedError("one entry of exclusive per row")
+        made = []
+        for number, (symbols, numbers) in enumerate(rows):
+            own: Any = list(exclusive)[number] if per_row else exclusive
+            kind = "logits" if logits else "probs"
+            made.append(self._row(list(numbers.values), list(symbols), own, kind))
+        return Value(self.reference, made)
+
+    def stack(self, values: Sequence[Value]) -> Value:
+        return Value(self.reference, [row for value in values for row in value.each])
+
+
+class Leaf:
+    """A tensor of numbers with derivatives; a text may take a row, or the start of one."""
+
+    def __init__(self, values: list[Any], numbers: dict[Hashable, float] | None = None) -> None:
+        self.values = values
+
+    def __getitem__(self, place: Any) -> Leaf:
+        row, columns = place if isinstance(place, tuple) else (place, slice(None))
+        return Leaf(self.values[row][columns])
+
+    def zero_(self) -> None:
+        self.values = [[Jet(0.0)] * len(row) for row in self.values]
+
+
+class Torch:
+    """The module `torch`, as far as programs use it.
+
+    `direction(leaf, row, column)`: where second derivatives are wanted along.
+    """
+
+    float32, float64 = "float32", "float64"
+
+    class Categorical:
+        def __init__(self, logits: Leaf) -> None:
+            self.logits = logits
+
+    class Bernoulli:
+        def __init__(self, logits: Leaf) -> None:
+            self.logits = logits
+
+    distributions = types.SimpleNamespace(Categorical=Categorical, Bernoulli=Bernoulli)
+
+    def __init__(self, direction: Callable[[int, int, int], float] | None = None) -> None:
+        self.direction = direction
+        self.leaves: list[Leaf] = []
+
+    def tensor(self, rows: Any, dtype: str = "float32", requires_grad: bool = False) -> Leaf:
+        leaf = len(self.leaves)
+        single = dtype == self.float32
+        values = [
+            [self._entry(_single(x) if single else x, leaf, r, c) for c, x in enumerate(row)]
+            for r, row in enumerate(rows)
+        ]
+        self.leaves.append(Leaf(values))
+        return self.leaves[-1]
+
+    def _entry(self, x: float, leaf: int, row: int, column: int) -> Jet:
+        if x in (INF, -INF) or x != x:
+            return Jet(x)
+        along = 0.0 if self.direction is None else self.direction(leaf, row, column)
+        value = x if self.direction is None else x + 1j * STEP * along
+        return Jet(value, {(leaf, row, column): 1.0})
+
+    @contextlib.contextmanager
+    def no_grad(self) -> Iterator[None]:
+        yield
+
+
+def _single(x: float) -> float:
+    """The nearest number of single precision."""
+    return struct.unpack("f", struct.pack("f", x))[0]

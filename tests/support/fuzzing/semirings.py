@@ -1,0 +1,318 @@
+"""Every provenance by its definition: tags, ⊕, ⊗, negation, and the probability of a tag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fuzzing.diagrams import FALSE, TRUE, Diagrams, Group
+from fuzzing.jets import TIE, Jet, largest, product, smallest, total
+
+Proof = frozenset[tuple[int, int]]
+Proofs = frozenset[Proof]
+
+
+class RefusedError(Exception):
+    """The definitions don't allow it: Dolphin must refuse it, too, with an error of its own."""
+
+
+class UnsettledError(Exception):
+    """The definitions leave the result open here (a tie), or it is too large for the reference."""
+
+
+class Semiring:
+    """What the reference asks of a provenance."""
+
+    zero: Any
+    one: Any
+    by_symbols = True  # whether only new symbols keep a fixpoint going
+
+    def fact(self, group: Group, choice: int) -> Any:
+        raise NotImplementedError
+
+    def plus(self, tags: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def times(self, tags: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def negate(self, tag: Any) -> Any:
+        raise NotImplementedError
+
+    def probability(self, tag: Any) -> Jet:
+        raise NotImplementedError
+
+    def same(self, one: Any, other: Any) -> bool:
+        return one == other
+
+
+class Exact(Semiring):
+    """A tag is a formula."""
+
+    zero, one, by_symbols = FALSE, TRUE, False
+
+    def __init__(self) -> None:
+        self.diagrams = Diagrams()
+
+    def fact(self, group: Group, choice: int) -> int:
+        return self.diagrams.fact(group, choice)
+
+    def plus(self, tags: Sequence[int]) -> int:
+        result = FALSE
+        for tag in tags:
+            result = self.diagrams.either(result, tag)
+        return result
+
+    def times(self, tags: Sequence[int]) -> int:
+        result = TRUE
+        for tag in tags:
+            result = self.diagrams.both(result, tag)
+        return result
+
+    def negate(self, tag: int) -> int:
+        return self.diagrams.negation(tag)
+
+    def probability(self, tag: int) -> Jet:
+        return self.diagrams.probability(tag)
+
+
+class TopK(Semiring):
+    """A tag is a set of at most k proofs; k = None keeps all of them.
+
+    A proof is written as what it rules out: pairs (group, choice). "This fact holds" rules out
+    every other choice of its group, "it doesn't hold" that one. So a conjunction is a union, a
+    contradiction leaves a group without a choice, and equal proofs are equal sets.
+    """
+
+    zero: Proofs = frozenset()
+    one: Proofs = frozenset([frozenset()])
+    by_symbols = False
+    most = 300  # proofs of a tag that the reference goes along with
+
+    def __init__(self, k: int | None, exact: bool) -> None:
+        self.k, self.exact = k, exact
+        self.groups: dict[int, Group] = {}
+        self.widest = 1  # the largest number of proofs that a tag had
+
+    def fact(self, group: Group, choice: int) -> Proofs:
+        self.groups[group.number] = group
+        others = (c for c in range(group.none + 1) if c != choice)
+        return frozenset([frozenset((group.number, c) for c in others)])
+
+    def _allowed(self, proof: Proof) -> dict[int, list[int]]:
+        """The choices that a proof leaves in each group that it speaks of."""
+        return {
+            number: [c for c in range(self.groups[number].none + 1) if (number, c) not in proof]
+            for number in {number for number, _ in proof}
+        }
+
+    def _weight(self, proof: Proof) -> Jet:
+        return product(
+            total(map(self.groups[number].probability, choices))
+            for number, choices in self._allowed(proof).items()
+        )
+
+    def _kept(self, proofs: Iterable[Proof]) -> Proofs:
+        """Consistent proofs that contain no other one; of these the k likeliest."""
+        able = {proof for proof in proofs if all(self._allowed(proof).values())}
+        if len(able) > self.most:
+            raise UnsettledError("too many proofs")
+        kept = [proof for proof in able if not any(other < proof for other in able)]
+        self.widest = max(self.widest, len(kept))
+        if self.k is None or len(kept) <= self.k:
+            return frozenset(kept)
+        weights = {proof: self._weight(proof).real for proof in kept}
+        kept.sort(key=weights.__getitem__, reverse=True)
+        last, next_ = weights[kept[self.k - 1]], weights[kept[self.k]]
+        if last - next_ <= TIE * last:
+            raise UnsettledError("a tie among proofs")
+        return frozenset(kept[: self.k])
+
+    def plus(self, tags: Sequence[Proofs]) -> Proofs:
+        return self._kept(proof for tag in tags for proof in tag)
+
+    def times(self, tags: Sequence[Proofs]) -> Proofs:
+        result = self.one
+        for tag in tags:
+            if len(result) * len(tag) > self.most**2 // 4:
+                raise UnsettledError("too many proofs")
+            result = self._kept(one | other for one in result for other in tag)
+        return result
+
+    def negate(self, tag: Proofs) -> Proofs:
+        """De Morgan: every proof must fail, each in one of the groups that it speaks of."""
+        if self.k is not None and len(tag) > 1:
+            raise UnsettledError("which failures are kept depends on the order of proofs")
+        result = self.one
+        for proof in tag:
+            failures = (
+                frozenset((number, c) for c in choices)
+                for number, choices in self._allowed(proof).items()
+            )
+            result = self.times([result, frozenset(failures)])
+        return result
+
+    def probability(self, tag: Proofs) -> Jet:
+        if not self.exact:
+            return clipped(total(map(self._weight, tag)))
+        diagrams, formula = Diagrams(), FALSE
+        for proof in tag:
+            holds = TRUE
+            for number, choices in self._allowed(proof).items():
+                group, allowed = self.groups[number], FALSE
+                for choice in choices:
+                    allowed = diagrams.either(allowed, diagrams.fact(group, choice))
+                holds = diagrams.both(holds, allowed)
+            formula = diagrams.either(formula, holds)
+        return diagrams.probability(formula)
+
+
+class Numbers(Semiring):
+    """A tag is a number."""
+
+    zero, one = Jet(0.0), Jet(1.0)
+
+    def __init__(
+        self,
+        plus: Callable[[list[Jet]], Jet],
+        times: Callable[[Jet, Jet], Jet],
+        *,
+        fact: Callable[[Jet], Jet] = lambda p: p,
+        by_symbols: bool = True,
+        negates: bool = True,
+    ) -> None:
+        self._plus, self._times, self._fact = plus, times, fact
+        self.by_symbols, self.negates = by_symbols, negates
+
+    def fact(self, group: Group, choice: int) -> Jet:
+        return self._fact(group.probs[choice])
+
+    def plus(self, tags: Sequence[Jet]) -> Jet:
+        return tags[0] if len(tags) == 1 else self._plus(list(tags))
+
+    def times(self, tags: Sequence[Jet]) -> Jet:
+        result = tags[0]
+        for tag in tags[1:]:
+            result = self._times(result, tag)
+        return result
+
+    def negate(self, tag: Jet) -> Jet:
+        if not self.negates:
+            raise RefusedError("no negation")
+        return 1.0 - tag
+
+    def probability(self, tag: Jet) -> Jet:
+        return tag
+
+    def same(self, one: Jet, other: Jet) -> bool:
+        return abs(one.real - other.real) < 1e-12
+
+
+def clipped(number: Jet) -> Jet:
+    """min(1, x): at 1 itself the gradient is that of x, beyond it 0; rounding decides between."""
+    if number.real <= 1.0 + 1e-13:
+        return number if number.real <= 1.0 else Jet(1.0, number.grad, number.smooth)
+    return Jet(1.0, {}, number.smooth and number.real > 1.0 + 1e-4)
+
+
+def either(numbers: list[Jet]) -> Jet:
+    """1 - Π (1 - x)."""
+    return 1.0 - product(1.0 - number for number in numbers)
+
+
+def dual(norm: Callable[[Jet, Jet], Jet]) -> Callable[[list[Jet]], Jet]:
+    """The ⊕ that belongs to ⊗."""
+
+    def plus(numbers: list[Jet]) -> Jet:
+        result = 1.0 - numbers[0]
+        for number in numbers[1:]:
+            result = norm(result, 1.0 - number)
+        return 1.0 - result
+
+    return plus
+
+
+def lukasiewicz(a: Jet, b: Jet) -> Jet:
+    left = a + b - 1.0
+    return (left if left.real > 0.0 else Jet(0.0, {}, left.smooth)).cornered(abs(left.real) < TIE)
+
+
+def hamacher(a: Jet, b: Jet) -> Jet:
+    below = a + b - a * b
+    if below.real < 1e-12:
+        return Jet(0.0, {}, smooth=False)
+    return (a * b / below).cornered(min(a.real, b.real) < TIE)
+
+
+def nilpotent(a: Jet, b: Jet) -> Jet:
+    over = a.real + b.real - 1.0
+    if abs(over) < 1e-4 and 1e-9 < min(a.real, b.real) < 1.0 - 1e-9:
+        raise UnsettledError("where the nilpotent minimum jumps")
+    if min(a.real, b.real) < 1e-9:
+        return Jet(0.0, {}, smooth=False)
+    if max(a.real, b.real) > 1.0 - 1e-9 or over > 0:
+        return smallest([a, b]).cornered(max(a.real, b.real) > 1.0 - 1e-4)
+    return Jet(0.0, {}, a.smooth and b.smooth)
+
+
+def yager(a: Jet, b: Jet) -> Jet:
+    x, y = 1.0 - a, 1.0 - b
+    square = x * x + y * y
+    if square.real < 1e-30:
+        return Jet(1.0, {}, smooth=False)
+    left = 1.0 - square.sqrt()
+    corner = abs(left.real) < TIE
+    return (left if left.real > 0.0 else Jet(0.0, {}, left.smooth)).cornered(corner)
+
+
+def schweizer_sklar(a: Jet, b: Jet) -> Jet:
+    if min(a.real, b.real) < 1e-6:
+        return Jet(0.0, {}, smooth=False)
+    x, y = Jet(1.0) / (a * a), Jet(1.0) / (b * b)
+    return Jet(1.0) / (x + y - 1.0).sqrt()
+
+
+def frank(a: Jet, b: Jet) -> Jet:
+    base = math.log(10.0)
+    raised = ((a * base).exp() - 1.0) * ((b * base).exp() - 1.0)
+    return (raised * (1.0 / 9.0) + 1.0).log() * (1.0 / base)
+
+
+def _mul(a: Jet, b: Jet) -> Jet:
+    return a * b
+
+
+def _possible(p: Jet) -> Jet:
+    if 0.0 < p.real < 1e-25:
+        raise UnsettledError("single precision can't tell it from zero")
+    return Jet(float(p.real > 0.0))
+
+
+WITHOUT_GRADIENT = frozenset({"boolean", "counting"})
+
+
+def semiring_of(name: str, k: int | None = None) -> Semiring:
+    """The provenance of this name; proofs are kept without limit if k is None."""
+    match name:
+        case "exact":
+            return Exact()
+        case "dtkp-am" | "dtkp-wmc":
+            return TopK(k, exact=name == "dtkp-wmc")
+        case "damp":
+            return Numbers(lambda tags: clipped(total(tags)), _mul)
+        case "min-max":
+            return Numbers(largest, lambda a, b: smallest([a, b]), by_symbols=False)
+        case "viterbi":
+            return Numbers(largest, _mul, by_symbols=False)
+        case "noisy-or" | "stable-product":
+            return Numbers(either, _mul)
+        case "lukasiewicz":
+            return Numbers(dual(lukasiewicz), lukasiewicz)
+        case "boolean":
+            return Numbers(largest, _mul, fact=_possible, by_symbols=False)
+        case "counting":
+            return Numbers(total, _mul, fact=_possible, negates=False)
+    norms = {"hamacher": hamacher, "nilpotent": nilpotent, "yager": yager, "frank": frank}
+    norm = {**norms, "schweizer-sklar": schweizer_sklar}[name]
+    return Numbers(dual(norm), norm)
