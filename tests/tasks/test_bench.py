@@ -13,6 +13,8 @@ from dolphin_tasks.bench import sums
 from dolphin_tasks.bench.cases import CASES, NAMES, choose
 from dolphin_tasks.bench.memory import peak_memory
 from dolphin_tasks.bench.program import class_scores, fact_scores
+from dolphin_tasks.digits import digit_distributions
+from dolphin_tasks.sum_n.program import add_up
 
 KEYS = {
     "name", "provenance", "batch", "neural_s", "forward_s", "backward_s", "ratio", "peak_mb",
@@ -59,7 +61,7 @@ def test_long_sums_are_folded_as_a_tree():
     with dl.profile() as seen:
         folded = sums.Sum(80).loss(scores, labels)
     assert seen.total.calls == 7 + 1  # one addition for each level, and the loss
-    in_a_row = dl.nll_loss(sums.add(sums.read_digits(scores)), labels)
+    in_a_row = dl.nll_loss(add_up(digit_distributions(scores)), labels)
     torch.testing.assert_close(folded, in_a_row)
 
 

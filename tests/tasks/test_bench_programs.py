@@ -10,7 +10,12 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin_tasks.add_n.program import carry_on
 from dolphin_tasks.bench import actions, addition, formulas, kinship, paths, sums
+from dolphin_tasks.digits import digit_distributions
+from dolphin_tasks.hwf.program import SYMBOLS, calculate, readings, same
+from dolphin_tasks.product_n.program import multiply
+from dolphin_tasks.sum_n.program import add_up
 
 SURE = 60.0  # a score that leaves no doubt in double precision
 
@@ -28,13 +33,13 @@ def sure_of(truth: torch.Tensor, classes: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("program", "function"),
-    [(sums.add, sum), (sums.add_many, sum), (sums.multiply, math.prod)],
+    [(add_up, sum), (sums.add_many, sum), (multiply, math.prod)],
     ids=["add", "add_many", "multiply"],
 )
 def test_digits_against_enumeration(program, function):
     scores = torch.randn(2, 3, 10, dtype=torch.float64, generator=generator())
     probs = scores.softmax(-1)
-    found = program(sums.read_digits(scores))
+    found = program(digit_distributions(scores))
     for row in range(2):
         expected: dict[int, float] = {}
         for digits in itertools.product(range(10), repeat=3):
@@ -47,7 +52,7 @@ def test_digits_against_enumeration(program, function):
 def test_twenty_nines_do_not_overflow():
     nine = dl.Distribution(torch.ones(1, 1).double(), [9])
     either = dl.Distribution(torch.full((1, 2), 0.5).double(), [8, 9])
-    found = sums.multiply([nine] * 10 + [either] * 10)
+    found = multiply([nine] * 10 + [either] * 10)
     assert 9**20 in found.symbols and 9**20 > 2**63
     assert float(found.prob_of([9**20])) == pytest.approx(2**-10)
     assert float(found.prob_of([9**19 * 8])) == pytest.approx(10 * 2**-10)
@@ -65,7 +70,7 @@ def test_addition_against_enumeration():
         [dl.Distribution.from_logits(place, range(10)) for place in number.unbind(1)]
         for number in scores.unbind(1)
     )
-    found = dl.get_probs(addition.fits(list(zip(x, y, strict=True)), labels), symbols=[True])
+    found = carry_on(x, y, labels).prob_of([label // 100 for label in labels])
     for row, label in enumerate(labels):
         expected = sum(
             math.prod(float(probs[row, n, place, d]) for (n, place), d in zip(
@@ -89,24 +94,17 @@ def test_addition_of_perfectly_read_numbers():
 
 
 def by_precedence(symbols: list) -> float:
-    """× and ÷ first, then + and −."""
+    """* and / first, then + and -."""
     terms, signs = [float(symbols[0])], [1]
     for operator, digit in zip(symbols[1::2], symbols[2::2], strict=True):
         if operator in "+-":
             terms.append(float(digit))
             signs.append(1 if operator == "+" else -1)
-        elif operator == "×":
+        elif operator == "*":
             terms[-1] *= digit
         else:
             terms[-1] = terms[-1] / digit if digit else math.nan
     return sum(sign * term for sign, term in zip(signs, terms, strict=True))
-
-
-def test_values_of_formulas():
-    assert formulas.calculate([2, "+", 3, "×", 4, "-", 8, "÷", 2]) == 10.0
-    assert math.isnan(formulas.calculate([1, "+", 2, "÷", 0]))
-    for symbols in itertools.product((0, 2, 3), "+-×÷", (0, 5), "+-×÷", (0, 7)):
-        assert formulas.close(formulas.calculate(list(symbols)), by_precedence(list(symbols)))
 
 
 @pytest.mark.parametrize("length", [1, 3, 7, 19])
@@ -114,7 +112,7 @@ def test_perfectly_read_formulas(length):
     program = formulas.Formula(length)
     truth = torch.randint(1, 10, (6, length), generator=generator(1))
     truth[:, 1::2] = torch.randint(10, 14, truth[:, 1::2].shape, generator=generator(2))
-    labels = [by_precedence([formulas.SYMBOLS[s] for s in row]) for row in truth.tolist()]
+    labels = [by_precedence([SYMBOLS[s] for s in row]) for row in truth.tolist()]
     with dl.using(dl.TopKProofs(k=3)):
         loss = program.loss(sure_of(truth, 14), labels)
         wrong = program.loss(sure_of(truth, 14), [label + 1 for label in labels])
@@ -122,25 +120,24 @@ def test_perfectly_read_formulas(length):
     assert float(wrong) > 30
 
 
-def test_formulas_against_enumeration(monkeypatch):
+def test_formulas_against_enumeration():
     scores = 2 * torch.randn(3, 3, 14, dtype=torch.float64, generator=generator())
-    probs = scores.softmax(-1)
-    monkeypatch.setattr(formulas, "KEPT", 1000)
-    places = [dl.Distribution.from_logits(s, formulas.SYMBOLS) for s in scores.unbind(1)]
-    found = formulas.evaluate(places)  # different formulas exclude each other: DAMP is exact
+    digits, operators = scores[..., :10].softmax(-1), scores[..., 10:].softmax(-1)
+    # Different formulas exclude each other: DAMP is exact.
+    found = calculate(readings(scores), torch.full((3,), 3), keep=1000)
     for row in range(3):
         for result, chance in found.row(row):
             expected = sum(
-                float(probs[row, 0, a] * probs[row, 1, 10 + o] * probs[row, 2, b])
+                float(digits[row, 0, a] * operators[row, 1, o] * digits[row, 2, b])
                 for a, (o, operator), b in itertools.product(
-                    range(10), enumerate("+-×÷"), range(10)
+                    range(10), enumerate("+-*/"), range(10)
                 )
-                if formulas.close(by_precedence([a, operator, b]), result)
+                if same(by_precedence([a, operator, b]), result)
             )
             # Results within the tolerance of each other are different symbols.
-            same = sum(p for r, p in found.row(row) if formulas.close(r, result))
-            assert same == pytest.approx(expected, abs=1e-4)
-            assert chance <= same + 1e-9
+            alike = sum(p for r, p in found.row(row) if same(r, result))
+            assert alike == pytest.approx(expected, abs=1e-4)
+            assert chance <= alike + 1e-9
 
 
 # -- paths -----------------------------------------------------------------------------------------

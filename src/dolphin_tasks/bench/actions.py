@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin_tasks.bench.networks import ClipNetwork
 from dolphin_tasks.bench.program import Inputs, Program, class_scores
+from dolphin_tasks.mugen.model import PairNetwork
 from dolphin_tasks.mugen.program import ACTIONS, Deeds, collapse, read_actions, watch
 
 
@@ -21,10 +21,10 @@ class Captions(Program):
     frames: int
 
     def network(self) -> nn.Module:
-        return ClipNetwork(len(ACTIONS))
+        return PairNetwork()
 
     def pictures(self, rows: int) -> Tensor:
-        return torch.rand(rows, 3, 2 * self.frames, 64, 64)
+        return torch.randint(256, (rows, 2 * self.frames, 3, 64, 64), dtype=torch.uint8)
 
     def draw(
         self, rows: int, inputs: Inputs, generator: torch.Generator

@@ -1,8 +1,4 @@
-"""Two numbers of N digits, from their sum alone: exact, without listing 10¹⁵ sums.
-
-The sum is known in training, so each row is conditioned on the digits of its own label, from the
-least significant one on. All that has to be remembered between two columns is the carry.
-"""
+"""Two numbers of N digits, from their sum alone: exact, without listing 10¹⁵ sums."""
 
 from __future__ import annotations
 
@@ -12,26 +8,10 @@ import torch
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin_tasks.bench.networks import digit_network
+from dolphin_tasks.add_n.program import carry_on
 from dolphin_tasks.bench.program import Inputs, Program, class_scores
-
-
-def fits(
-    columns: list[tuple[dl.Distribution, dl.Distribution]], sums: list[int]
-) -> dl.Distribution:
-    """True: the numbers add up to each row's sum. Columns from the most significant one on."""
-    carry = dl.Distribution.certain(0, batch=len(sums))
-    for place, (x, y) in enumerate(reversed(columns)):
-        digit = dl.Distribution.certain_rows([total // 10**place % 10 for total in sums])
-        carry = dl.apply_if(
-            carry,
-            dl.apply(x, y, lambda x, y: x + y),
-            digit,
-            lambda carry, column, digit: (carry + column) // 10,
-            lambda carry, column, digit: (carry + column) % 10 == digit,
-        )
-    rest = dl.Distribution.certain_rows([total // 10 ** len(columns) for total in sums])
-    return dl.apply_if(carry, rest, lambda carry, rest: True, lambda carry, rest: carry == rest)
+from dolphin_tasks.digits import digit_distributions
+from dolphin_tasks.mnist import digit_network
 
 
 @dataclass(frozen=True)
@@ -54,6 +34,6 @@ class Addition(Program):
         return class_scores(digits, 10, inputs, generator), sums
 
     def loss(self, scores: Tensor, labels: list[int]) -> Tensor:
-        x, y = (dl.Distribution.each_from_logits(number, range(10)) for number in scores.unbind(1))
-        right = fits(list(zip(x, y, strict=True)), labels)
-        return dl.nll_loss(right, [True] * len(labels))
+        x, y = (digit_distributions(number) for number in scores.unbind(1))
+        carry = carry_on(x, y, labels)
+        return dl.nll_loss(carry, [total // 10**self.n for total in labels])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
@@ -10,28 +9,16 @@ import torch
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin_tasks.bench.networks import digit_network
 from dolphin_tasks.bench.program import Inputs, Program, class_scores
-
-
-def add(digits: list[dl.Distribution]) -> dl.Distribution:
-    """One digit after the other."""
-    return functools.reduce(lambda total, d: dl.apply(total, d, lambda x, y: x + y), digits)
+from dolphin_tasks.digits import digit_distributions
+from dolphin_tasks.mnist import digit_network
+from dolphin_tasks.product_n.program import multiply
+from dolphin_tasks.sum_n.program import add_up
 
 
 def add_many(digits: list[dl.Distribution]) -> dl.Distribution:
     """As a balanced tree: additions of equals, ten deep for 1024 digits."""
     return dl.reduce(lambda x, y: x + y, digits)
-
-
-def multiply(digits: list[dl.Distribution]) -> dl.Distribution:
-    """With Python's integers, which don't overflow: 9²⁰ does not fit 64 bits."""
-    return functools.reduce(lambda total, d: dl.apply(total, d, lambda x, y: x * y), digits)
-
-
-def read_digits(scores: Tensor) -> list[dl.Distribution]:
-    """A distribution for each of the N places of scores (B, N, 10)."""
-    return dl.Distribution.each_from_logits(scores, range(10))
 
 
 class _Digits(Program):
@@ -63,8 +50,8 @@ class Sum(_Digits):
         return scores, digits.sum(1)
 
     def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
-        digits = read_digits(scores)
-        total = add(digits) if self.n <= 64 else add_many(digits)
+        digits = digit_distributions(scores)
+        total = add_up(digits) if self.n <= 64 else add_many(digits)
         return dl.nll_loss(total, labels)
 
 
@@ -81,4 +68,4 @@ class Product(_Digits):
         return scores, [math.prod(row) for row in digits.tolist()]
 
     def loss(self, scores: Tensor, labels: list[int]) -> Tensor:
-        return dl.nll_loss(multiply(read_digits(scores)), labels)
+        return dl.nll_loss(multiply(digit_distributions(scores)), labels)
