@@ -310,3 +310,42 @@ def test_reading_probabilities_twice_changes_nothing(provenance):
     first = dl.get_probs(e)
     torch.testing.assert_close(dl.get_probs(e), first)
     torch.testing.assert_close(dl.get_probs(dl.apply(e, lambda x: x)), first)
+
+
+# -- next to 1, in single precision ----------------------------------------------------------------
+
+BY_NAME = ["damp", "dtkp-am", "dtkp-wmc", "exact", "noisy-or"]
+each_precision = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+@each_precision
+@pytest.mark.parametrize("name", BY_NAME)
+def test_gradient_of_a_negated_fact_at_1(name, dtype):
+    p = torch.ones(1, 1, dtype=dtype, requires_grad=True)
+    d = dl.Distribution(p, ["x"], exclusive=False, provenance=name)
+    not_x = dl.negate(d)
+    for read in (dl.get_probs(not_x).sum(), not_x.prob_of(["x"]).sum()):
+        (gradient,) = torch.autograd.grad(read, p, retain_graph=True)
+        assert gradient.item() == pytest.approx(-1.0)
+
+
+@each_precision
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc", "exact"])
+def test_sums_that_rounding_carries_above_1_keep_their_gradient(name, dtype):
+    """P(d = d) = Σ p, whose gradient is 1 everywhere, also where Σ p is 1.0000001."""
+    for seed in range(30):
+        torch.manual_seed(seed)
+        p = torch.randn(1, 3).softmax(1).to(dtype).requires_grad_()
+        d = dl.Distribution(p, range(3), provenance=name)
+        same = dl.get_probs(dl.apply(d, d, operator.eq), symbols=[True])
+        (gradient,) = torch.autograd.grad(same.sum(), p)
+        torch.testing.assert_close(gradient, torch.ones_like(p), rtol=1e-4, atol=1e-4)
+
+
+@each_precision
+def test_the_sum_of_all_symbols_keeps_its_gradient(dtype):
+    for excess in (0.0, 1e-7, 9e-4):  # an input that adds up to so much more is accepted
+        p = torch.tensor([[0.2, 0.3, 0.5 + excess]], dtype=dtype, requires_grad=True)
+        d = dl.Distribution(p, range(3), provenance="damp").map(lambda s: 0)
+        (gradient,) = torch.autograd.grad(dl.get_probs(d).sum(), p)
+        torch.testing.assert_close(gradient, torch.ones_like(p), rtol=2e-3, atol=0.0)

@@ -20,9 +20,8 @@ from dolphin.execution.tagged import Tagged
 from dolphin.inputs import Exclusive, Given
 from dolphin.operators import Operators
 from dolphin.provenance.contract import Provenance
-from dolphin.provenance.numerics import prob_of_log
 from dolphin.provenance.registry import AnyProvenance, resolve
-from dolphin.reading import Match, log_prob_of, read
+from dolphin.reading import Match, prob_of, read
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
@@ -385,7 +384,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").prob_of(["a", "z"])
         tensor([0.3000, 0.0000])
         """
-        return prob_of_log(log_prob_of(self._tagged, "prob_of", targets, match))
+        return prob_of(self._tagged, "prob_of", targets, match)
 
     @eager
     @profiled("argmax", tags=True)

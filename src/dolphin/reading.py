@@ -16,8 +16,8 @@ from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
-from dolphin.provenance.contract import TensorProvenance
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
+from dolphin.provenance.contract import Tags, TensorProvenance
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, caches, group_rows
 from dolphin.symbolic.symbols import Symbols
@@ -65,44 +65,60 @@ def log_prob_of(
 
     `warn` of targets that can't be meant.
     """
+    return _of_targets(d, operation, targets, match, logs=True, warn=warn)
+
+
+def prob_of(d: Tagged, operation: str, targets: Any, match: Match | None) -> Tensor:
+    """(B,) probability of each row's target, 0 where no symbol is the target."""
+    return _of_targets(d, operation, targets, match, logs=False, warn=False)
+
+
+def _of_targets(
+    d: Tagged, operation: str, targets: Any, match: Match | None, *, logs: bool, warn: bool
+) -> Tensor:
     targets = read_targets(operation, targets, d.batch)
+    numbers_of = d.provenance.log_probs if logs else d.provenance.probs
+    low = ZERO if logs else 0.0
     if match is not None:
-        return _log_prob_of_matches(d, operation, targets, match)
+        tags, known = _matching_tags(d, operation, targets, match)
+        return _where_known(known, numbers_of(tags).view(-1), low)
     places = target_places(d, targets)
     if warn and (places < 0).any():
         _warn_of_types(operation, d.domain, targets, places)
     if isinstance(d.made, Deferred):
         read_now = d.made.read(places)
         if read_now is not None:
-            return read_now
+            return read_now if logs else prob_of_log(read_now)
     if d.shared and isinstance(d.provenance, TensorProvenance):
-        logs = d.provenance.log_probs(d.tags_like())
-        if logs.shape[1] == d.batch and places.min() >= 0:  # the usual case, without detours
-            return logs.gather(0, to_device(places[None], logs.device))[0]
-        return columns(d.in_rows(logs), places[:, None], ZERO)[:, 0]
+        numbers = numbers_of(d.tags_like())
+        if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, without detours
+            return numbers.gather(0, to_device(places[None], numbers.device))[0]
+        return columns(d.in_rows(numbers), places[:, None], low)[:, 0]
     flat, address = d.flat_tags()
     every = np.arange(d.batch)
     index = Index(np.where(places >= 0, address.at(every, places), -1))
-    logs = d.provenance.log_probs(d.provenance.select(flat, index)).view(-1)
-    return _where_known(places >= 0, logs)
+    numbers = numbers_of(d.provenance.select(flat, index)).view(-1)
+    return _where_known(places >= 0, numbers, low)
 
 
-def _log_prob_of_matches(d: Tagged, operation: str, targets: Sequence[Any], match: Match) -> Tensor:
+def _matching_tags(
+    d: Tagged, operation: str, targets: Sequence[Any], match: Match
+) -> tuple[Tags, np.ndarray]:
+    """⊕ over the symbols that match their row's target, flattened; in which rows one does."""
     row, place = matching(operation, d.domain, targets, match)
     flat, address = d.flat_tags()
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
     plan = group_rows(table, same, row, d.batch, [address.at(row, place)])
     tags = d.provenance.combine([flat], lists_of(plan.combinations))
-    logs = d.provenance.log_probs(tags).view(-1)
-    return _where_known(np.isin(np.arange(d.batch), row), logs)
+    return tags, np.isin(np.arange(d.batch), row)
 
 
-def _where_known(known: np.ndarray, logs: Tensor) -> Tensor:
-    """(B,) of logarithms, `ZERO` where nothing is known of the target; whatever **0** comes to."""
+def _where_known(known: np.ndarray, numbers: Tensor, low: float) -> Tensor:
+    """(B,) of numbers, `low` where nothing is known of the target; whatever **0** comes to."""
     if known.all():
-        return logs
-    return torch.where(to_device(known, logs.device), logs, ZERO)
+        return numbers
+    return torch.where(to_device(known, numbers.device), numbers, low)
 
 
 def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:

@@ -83,6 +83,20 @@ class BucketTensors:
     # Where there is padding: the first index for an operand with a **0** put in front of its tags.
     shifted: Tensor | None
 
+    def piece(self, start: int, depth: int) -> BucketTensors:
+        """Some combinations of every group, from `start` on."""
+
+        def cut(index: Tensor) -> Tensor:
+            return index.view(self.depth, -1)[start : start + depth].reshape(-1)
+
+        return BucketTensors(
+            tuple(cut(index) for index in self.indices),
+            None if self.pad is None else self.pad[start : start + depth],
+            min(depth, self.depth - start),
+            self.width,
+            None if self.shifted is None else cut(self.shifted),
+        )
+
 
 @dataclass(frozen=True)
 class Bucket:

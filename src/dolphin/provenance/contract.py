@@ -22,7 +22,7 @@ from torch import Tensor
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists, to_device
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import chunk_elements, prob_of_log, safe_log
+from dolphin.provenance.numerics import chunk_elements, connected, prob_of_log, safe_log
 
 Tags = Any
 
@@ -250,6 +250,11 @@ class TensorProvenance(Provenance):
     tag_shape: tuple[int, ...] = ()
     zero: float | Tensor = 0.0
     one_value: float | Tensor = 1.0
+    padding: float | Tensor | None = None
+    """What ⊕ finds in places without a combination, if not `zero`.
+
+    Where ⊕ shares its gradient among equal values, something that equals no tag.
+    """
 
     @abc.abstractmethod
     def from_probs(self, probs: Tensor) -> Tensor:
@@ -309,16 +314,17 @@ class TensorProvenance(Provenance):
         if bucket.pad is not None:
             pad = bucket.pad[:, start : start + width]
             pad = pad.view(*pad.shape, *([1] * (product.dim() - 2)))
-            product = torch.where(pad, self._constant(self.zero, product), product)
+            nothing = self.zero if self.padding is None else self.padding
+            product = torch.where(pad, self._constant(nothing, product), product)
         return product.squeeze(0) if bucket.depth == 1 else self.add(product, 0)
 
     def _assemble(
         self, parts: list[Tensor], plan: Contraction, operands: Sequence[Tensor]
     ) -> Tensor:
         if not parts:
-            like = operands[0]
             rows = max(tags.shape[1] for tags in operands)
-            return self._constant(self.zero, like).expand(plan.groups, rows, *self.tag_shape)
+            nothing = self._constant(self.zero, operands[0])
+            return connected(nothing.expand(plan.groups, rows, *self.tag_shape), operands)
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         return out if plan.position is None else self.select(out, plan.position)
 
@@ -332,7 +338,8 @@ class TensorProvenance(Provenance):
         if index.is_identity(tags.shape[0]):
             return tags
         if tags.shape[0] == 0:
-            return self._constant(self.zero, tags).expand(len(index), *tags.shape[1:])
+            nothing = self._constant(self.zero, tags)
+            return connected(nothing.expand(len(index), *tags.shape[1:]), [tags])
         places, missing = index.on(tags.device)
         chosen = tags.index_select(0, places)
         if missing is None:

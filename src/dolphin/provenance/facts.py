@@ -21,7 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import to_device
+from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.provenance.numerics import ZERO, prob_of_log
 
 Groups = tuple[tuple[int, ...], ...]
@@ -71,6 +73,12 @@ class Facts:
         probs: Tensor | None = None,
         origins: np.ndarray | None = None,
     ) -> None:
+        if transformed() and vectorized(log_probs):
+            raise UnsupportedError(
+                "torch.func.vmap: Dolphin's operations are batched already, so a program can't be "
+                "vectorized over samples once more. Give the whole batch to it, (batch, symbols): "
+                "every row is a sample."
+            )
         self.log_probs = log_probs  # (columns, rows)
         self.groups = groups
         self.label = label

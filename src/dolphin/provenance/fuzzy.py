@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.damp import DAMP
+from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.logarithms import (
     LogTags,
     chunk_indices,
@@ -30,7 +30,7 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.numerics import ZERO, floor
+from dolphin.provenance.numerics import floor
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
@@ -70,6 +70,8 @@ class Godel(TruthValues):
     name = "min-max"
     laws = SEMIRING | LATTICE | NEGATION | {"distributive", "idempotent-mul", "de-morgan"}
 
+    padding = -1.0
+
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.minimum(a, b)
 
@@ -99,17 +101,18 @@ class MaxProduct(LogTags):
 
     name = "viterbi"
     laws = SEMIRING | LATTICE | NEGATION | {"distributive"}
+    padding = -math.inf
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return tags.amax(dim)
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
-        if torch.compiler.is_compiling():  # leave fusing to the compiler
+        if followed():  # a compiler fuses better, a transform can't look into what is fused
             return super().contract(operands, plan)
         rows = max(tags.shape[1] for tags in operands)
         spread = [tags.expand(-1, rows) for tags in operands]
         parts = [
-            _BestProduct.apply(bucket, chunk_size(bucket.depth * rows), *spread)
+            _BestProduct.of(bucket, chunk_size(bucket.depth * rows), *spread)
             for bucket in plan.on(operands[0].device)
         ]
         return self._assemble(parts, plan, operands)
@@ -118,7 +121,7 @@ class MaxProduct(LogTags):
         return bool((old == new).all())
 
 
-class _BestProduct(torch.autograd.Function):
+class _BestProduct(Formula):
     """The largest Π_i operand_i[index_i[d, w]] for every w, of logarithms.
 
     Products are made a few groups at a time and not kept: to find the best ones again costs less
@@ -126,24 +129,20 @@ class _BestProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, bucket: BucketTensors, step: int, *operands: Tensor) -> Tensor:  # type: ignore[override]
+    def value(
+        ctx: Any, bucket: BucketTensors, step: int, *operands: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         ctx.bucket, ctx.step = bucket, step
-        ready = padded(bucket, operands, ZERO)
-        best = torch.cat(
-            [
-                log_products(bucket, ready, start, step).amax(0)
-                for start in range(0, bucket.width, step)
-            ]
-        )
-        ctx.save_for_backward(best, *operands)
-        return best
+        ready = padded(bucket, operands, -math.inf)
+        starts = range(0, bucket.width, step)
+        best = torch.cat([log_products(bucket, ready, at, step).amax(0) for at in starts])
+        return best, (best, *operands)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
         bucket: BucketTensors = ctx.bucket
-        best, *operands = ctx.saved_tensors
-        ready = padded(bucket, operands, ZERO)
+        best, *operands = saved
+        ready = padded(bucket, operands, -math.inf)
         grads = [torch.zeros_like(operand) for operand in ready]
         for start in range(0, bucket.width, ctx.step):
             chunk = slice(start, start + ctx.step)
@@ -152,7 +151,12 @@ class _BestProduct(torch.autograd.Function):
             flat = share.view(-1, share.shape[-1])
             for total, index in zip(grads, chunk_indices(bucket, start, ctx.step), strict=True):
                 total.index_add_(0, index, flat)
-        return (None, None, *without_padding(bucket, grads))
+        return without_padding(bucket, grads)
+
+    @staticmethod
+    def formula(bucket: BucketTensors, step: int, *operands: Tensor) -> Tensor:
+        ready = padded(bucket, operands, -math.inf)
+        return log_products(bucket, ready, 0, bucket.width).amax(0)
 
 
 class NoisyOr(LogTags):
@@ -176,7 +180,7 @@ class NoisyOr(LogTags):
     laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
-        return _NoisyOr.apply(tags, dim)  # type: ignore[no-any-return]
+        return _NoisyOr.of(tags, dim)
 
     def contract_disjoint(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
         return _SUMS.contract(operands, plan)
@@ -185,7 +189,7 @@ class NoisyOr(LogTags):
 _SUMS = DAMP()
 
 
-class _NoisyOr(torch.autograd.Function):
+class _NoisyOr(Formula):
     """log(1 - Π (1 - p)) from log p along a dimension.
 
     Where the sum of all p is below rounding it is that sum. Every derivative is one exponential of
@@ -193,22 +197,37 @@ class _NoisyOr(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logs: Tensor, dim: int) -> Tensor:  # type: ignore[override]
+    def value(ctx: Any, logs: Tensor, dim: int) -> tuple[Tensor, Sequence[Tensor]]:
         fails = torch.log1p(-logs.exp()).clamp(min=math.log(floor(logs.dtype)))
         none = fails.sum(dim, keepdim=True)
         total = logs.logsumexp(dim, keepdim=True)
-        small = total < -16.0 if logs.dtype != torch.float64 else total < -36.0
+        small = total < _small(logs)
         out = torch.where(small, total, torch.log(-torch.expm1(none)))
-        ctx.save_for_backward(logs, fails, torch.where(small, 0.0, none), out, small)
         ctx.dim = dim
-        return out.squeeze(dim)
+        return out.squeeze(dim), (logs, fails, torch.where(small, 0.0, none), out, small)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        logs, fails, none, out, small = ctx.saved_tensors
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
+        logs, fails, none, out, small = saved
         others = none - torch.where(small, 0.0, fails)
-        return grad.unsqueeze(ctx.dim) * (logs - out + others).exp(), None
+        return (grad.unsqueeze(ctx.dim) * (logs - out + others).exp(),)
+
+    @staticmethod
+    def formula(logs: Tensor, dim: int) -> Tensor:
+        probs = logs.exp()
+        low = floor(logs.dtype)
+        certain = probs >= 1.0
+        # At 1 the derivative is that of the floor; it meets as small a factor further on.
+        at_one = math.log(low) - (probs - probs.detach()) / low
+        fails = torch.where(certain, at_one, torch.log1p(-torch.where(certain, 0.0, probs)))
+        none, total = fails.sum(dim), logs.logsumexp(dim)
+        small = total < _small(logs)
+        return torch.where(small, total, torch.log(-torch.expm1(torch.where(small, -1.0, none))))
+
+
+def _small(logs: Tensor) -> float:
+    """The logarithm of a number that makes no difference beside 1."""
+    return -36.0 if logs.dtype == torch.float64 else -16.0
 
 
 class Lukasiewicz(TruthValues):

@@ -8,12 +8,14 @@ The two cancel along a product, so the gradient of a·b at a = 0 comes out as b,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from dolphin.errors import UnsupportedError
+from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.settings import USUAL, current_settings
 
 ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
@@ -31,41 +33,71 @@ def flush(dtype: torch.dtype) -> float:
 
 
 class _SafeLog(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, probs: Tensor) -> Tensor:  # type: ignore[override]
-        raised = probs.clamp(min=floor(probs.dtype))
-        ctx.save_for_backward(raised)
-        return raised.log()
+    generate_vmap_rule = True
 
     @staticmethod
-    @once_differentiable
+    def forward(probs: Tensor) -> Tensor:
+        return probs.clamp(min=floor(probs.dtype)).log()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        (raised,) = ctx.saved_tensors
-        return grad / raised
+        (probs,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return grad / _raised(probs, grad)
+        return grad / probs.clamp(min=floor(probs.dtype))
+
+
+def _raised(probs: Tensor, grad: Tensor) -> Tensor:
+    """Probabilities at least as large as the floor, with derivative 1, for second derivatives.
+
+    At 0 these would be differences of numbers as large as 1/p², of which nothing is left but
+    rounding: better none than those.
+    """
+    low = floor(probs.dtype)
+    below = probs < low
+    if not transformed() and reading_is_free(probs) and bool((below & (grad != 0.0)).any()):
+        raise UnsupportedError(
+            "create_graph=True: second derivatives are lost where the logarithm of a probability "
+            "is taken that is exactly 0 (a fact of 0, a negated fact of 1, or a result that can't "
+            "be). Give logits instead (dolphin.Distribution.from_logits), keep probabilities "
+            "inside with probs.clamp(1e-6, 1 - 1e-6), or use the provenance 'exact'."
+        )
+    return torch.where(below, probs - probs.detach() + low, probs)
 
 
 class _ProbOfLog(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logs: Tensor) -> Tensor:  # type: ignore[override]
-        probs = logs.exp()
-        ctx.save_for_backward(probs)
-        return probs.masked_fill(logs < flush(logs.dtype), 0.0)
+    generate_vmap_rule = True
 
     @staticmethod
-    @once_differentiable
+    def forward(logs: Tensor) -> Tensor:
+        return logs.exp().masked_fill_(logs < flush(logs.dtype), 0.0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        (probs,) = ctx.saved_tensors
-        return grad * probs
+        (logs,) = ctx.saved_tensors
+        return grad * logs.exp()
 
 
 class _Precisely(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, numbers: Tensor) -> Tensor:  # type: ignore[override]
-        ctx.dtype = numbers.dtype
-        return numbers.double()
+    generate_vmap_rule = True
 
     @staticmethod
-    @once_differentiable
+    def forward(numbers: Tensor) -> Tensor:
+        return numbers.to(torch.float64, copy=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         largest = 1.0 / floor(ctx.dtype)
         return grad.clamp(-largest, largest).to(ctx.dtype)
@@ -73,6 +105,8 @@ class _Precisely(torch.autograd.Function):
 
 def precisely(numbers: Tensor) -> Tensor:
     """The same in double precision; gradients come back no larger than those of the floor."""
+    if numbers.dtype == torch.float64:
+        return numbers
     return _Precisely.apply(numbers)  # type: ignore[no-any-return]
 
 
@@ -92,23 +126,32 @@ def log1mexp(logs: Tensor) -> Tensor:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far above 1 a sum of probabilities may be for no other reason than rounding."""
+    """How far numbers that should be equal may be apart for no other reason than rounding."""
     return 1e-12 if dtype == torch.float64 else 1e-5
+
+
+EXCESS = 1e-3
+"""How far above 1 sums may be because inputs are: those of exclusive symbols may add up to it."""
+
+
+def at_most_one(logs: Tensor) -> Tensor:
+    """The logarithm of a probability that only rounding can carry above 1, with its gradient."""
+    return logs - logs.detach().clamp(min=0.0)
 
 
 def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
     """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is to be kept."""
-    inside = logs <= rounding(logs.dtype)
+    inside = logs <= EXCESS
     beyond = torch.zeros_like(logs)
     if keep_gradient:
         probs = torch.where(inside, 0.0, logs).exp()
         beyond = probs - probs.detach()
-    return torch.where(inside, logs - logs.detach().clamp(min=0.0), beyond)
+    return torch.where(inside, at_most_one(logs), beyond)
 
 
 def gradient_above_one(grad: Tensor, logs: Tensor, *, clip: bool) -> Tensor:
     """The gradient of a logarithm, from that of its value clipped at log 1."""
-    beyond = logs > rounding(logs.dtype)
+    beyond = logs > EXCESS
     return torch.where(beyond, 0.0 if clip else grad * logs.exp(), grad)
 
 
@@ -116,7 +159,7 @@ def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
     """The gradient of plain sums, from that of the logarithm of their value clipped at 1."""
     if not clip:
         return grad / sums.clamp(max=1.0)
-    return (grad / sums).masked_fill_(sums > 1.0 + rounding(sums.dtype), 0.0)
+    return (grad / sums).masked_fill_(sums > 1.0 + EXCESS, 0.0)
 
 
 def chunk_elements() -> int:
@@ -127,9 +170,21 @@ def chunk_elements() -> int:
 
 def reading_is_free(tensor: Tensor) -> bool:
     """May the program branch on values here, without waiting for a device?"""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return not (transformed() and vectorized(tensor))
 
 
 def underflows(sums: Tensor) -> bool:
     """Did sums of plain products come so near to underflow that terms may have been lost?"""
     return sums.numel() > 0 and sums.amin().item() < floor(sums.dtype)
+
+
+def connected(numbers: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Numbers with the gradient 0 for all inputs: nothing can be wrong with a loss of constants."""
+    if numbers.requires_grad:
+        return numbers
+    for tensor in inputs:
+        if tensor.requires_grad:
+            numbers = numbers + tensor[:0].sum().to(numbers.dtype)
+    return numbers

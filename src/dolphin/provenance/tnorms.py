@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dolphin.errors import InputError
 from dolphin.provenance.fuzzy import NEGATION, SEMIRING, TruthValues
@@ -29,6 +28,7 @@ class TNorm(TruthValues):
     """
 
     laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
+    padding = -1.0
 
     @abc.abstractmethod
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
@@ -55,21 +55,38 @@ class TNorm(TruthValues):
 
 
 class _Norm(torch.autograd.Function):
-    """A t-norm or its dual, with the derivatives that the provenance gives."""
+    """A t-norm or its dual, with the derivatives that the provenance gives.
+
+    The dual leaves padding out: beside it the other value stays what it is.
+    """
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:
-        ctx.logic, ctx.dual = logic, dual
+    def forward(logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:
+        if not dual:
+            return logic.norm(a, b).clamp(0.0, 1.0)
+        joined = logic.conorm(a.clamp(min=0.0), b.clamp(min=0.0)).clamp(0.0, 1.0)
+        return torch.where(a < 0.0, b, torch.where(b < 0.0, a, joined))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.logic, ctx.dual, a, b = inputs
         ctx.save_for_backward(a, b)
-        return (logic.conorm(a, b) if dual else logic.norm(a, b)).clamp(0.0, 1.0)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b = ctx.saved_tensors
-        if ctx.dual:
-            a, b = 1.0 - a, 1.0 - b
-        return None, None, grad * ctx.logic.slope(a, b), grad * ctx.logic.slope(b, a)
+        if not ctx.dual:
+            return None, None, grad * ctx.logic.slope(a, b), grad * ctx.logic.slope(b, a)
+        left, right = 1.0 - a.clamp(min=0.0), 1.0 - b.clamp(min=0.0)
+        apart = (a < 0.0) | (b < 0.0)
+        slopes = ctx.logic.slope(left, right), ctx.logic.slope(right, left)
+        shares = (
+            torch.where(apart, (x >= 0.0).to(x.dtype), s)
+            for x, s in zip((a, b), slopes, strict=True)
+        )
+        return None, None, *(grad * share for share in shares)
 
 
 class Hamacher(TNorm):

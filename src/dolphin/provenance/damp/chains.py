@@ -14,10 +14,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
-from dolphin.provenance.numerics import floor, rounding
+from dolphin.provenance.damp.formulas import log_sums_of_pairs
+from dolphin.provenance.differentiation import Formula
+from dolphin.provenance.numerics import EXCESS, at_most_one, floor
 
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
 _PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
@@ -39,7 +40,7 @@ def plain_chain(
         logs = torch.cat(list(operands))
         sizes = [operand.shape[0] for operand in operands]
         plain = logs.exp()
-        if logs.numel() == 0 or not _within_one(plain, sizes):
+        if not min(sizes) or not logs.numel() or not _within_one(plain, sizes):
             return None
         # No product is smaller than this.
         lowest = logs.amin().item() * len(operands) if wanted is None else 0.0
@@ -53,7 +54,8 @@ def plain_chain(
                 break
         else:
             return None
-    return _Chain.apply(plans, numbers, values[1:], wanted, read, *operands)  # type: ignore[no-any-return]
+    known = [(numbers, values[1:], read)]
+    return _Chain.apply(plans, known, wanted, *operands)  # type: ignore[return-value]
 
 
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
@@ -62,7 +64,7 @@ def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
         totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
     else:
         totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
-    return totals.amax().item() <= 1.0 + rounding(numbers.dtype) / len(sizes)
+    return totals.amax().item() <= 1.0 + EXCESS / len(sizes)
 
 
 def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tensor]:
@@ -73,28 +75,25 @@ def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tens
     return values
 
 
-class _Chain(torch.autograd.Function):
+class _Chain(Formula):
     """The logarithm of `read`: the last of `values`, or some of it. All is known beforehand."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def value(
         ctx: Any,
         plans: Sequence[IndexLists],
-        numbers: Tensor,
-        values: Sequence[Tensor],
+        known: list[tuple[Tensor, list[Tensor], Tensor]],
         wanted: Tensor | None,
-        read: Tensor,
         *operands: Tensor,
-    ) -> Tensor:
-        ctx.plans, ctx.wanted = plans, wanted
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        numbers, values, read = known.pop()  # handed over: what is saved is not kept twice
         ctx.sizes = [operand.shape[0] for operand in operands]
-        ctx.save_for_backward(read, numbers, *values)
-        return read.log().clamp_(max=0.0).to(operands[0].dtype)
+        ctx.plans, ctx.wanted = plans, wanted
+        return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *values)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        read, numbers, *values = ctx.saved_tensors
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
+        read, numbers, *values = saved
         first, *others = numbers.split(ctx.sizes)
         values.insert(0, first)
         share = grad / read
@@ -106,7 +105,16 @@ class _Chain(torch.autograd.Function):
             grads.append(shared)
         grads.append(share)
         parts = torch.cat(grads[::-1]).mul_(numbers).to(grad.dtype).split(ctx.sizes)
-        return (None, None, None, None, None, *parts)
+        return parts if ctx.wanted is None else (None, *parts)
+
+    @staticmethod
+    def formula(
+        plans: Sequence[IndexLists], known: Any, wanted: Tensor | None, *operands: Tensor
+    ) -> Tensor:
+        logs = operands[0]
+        for plan, other in zip(plans, operands[1:], strict=True):
+            logs = at_most_one(log_sums_of_pairs(logs, other, plan))
+        return logs if wanted is None else logs.gather(0, wanted[None])[0]
 
 
 def _sums(a: Tensor, b: Tensor, plan: IndexLists) -> Tensor:

@@ -13,18 +13,20 @@ too coarse, and the direct way is taken in pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dolphin.provenance.damp.chains import windows
+from dolphin.provenance.damp.formulas import log_convolved
+from dolphin.provenance.differentiation import Formula
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
+    clip_above_one,
     gradient_above_one,
     reading_is_free,
 )
@@ -44,29 +46,31 @@ def log_convolution(a: Tensor, b: Tensor, *, clip: bool) -> Tensor:
     """Convolve (n, r) with (m, r) along the first dimension, in log space, clipped at log 1."""
     if a.shape[0] < b.shape[0]:
         a, b = b, a
-    return _LogConvolution.apply(a, b, clip)  # type: ignore[no-any-return]
+    return _LogConvolution.of(a, b, clip)
 
 
-class _LogConvolution(torch.autograd.Function):
+class _LogConvolution(Formula):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> Tensor:  # type: ignore[override]
+    def value(ctx: Any, a: Tensor, b: Tensor, clip: bool) -> tuple[Tensor, Sequence[Tensor]]:
         a, b = a.contiguous(), b.contiguous()
         terms = a.shape[0] * b.numel()
         ctx.clip = clip
         steep = reading_is_free(a) and (_steep(a) or _steep(b))
         ctx.direct = steep or terms <= _DIRECT_GRADIENT
         sums = _by_rows(_direct, a, b) if steep or terms <= _DIRECT else _blocked_sums(a, b)
-        ctx.save_for_backward(a, b, sums)
-        return sums.clamp(max=0.0)
+        return sums.clamp(max=0.0), (a, b, sums)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        a, b, sums = ctx.saved_tensors
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
+        a, b, sums = saved
         grad = gradient_above_one(grad, sums, clip=ctx.clip)
         if ctx.direct:
-            return (*_by_rows(_direct_gradients, a, b, sums, grad), None)
-        return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad), None
+            return _by_rows(_direct_gradients, a, b, sums, grad)
+        return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad)
+
+    @staticmethod
+    def formula(a: Tensor, b: Tensor, clip: bool) -> Tensor:
+        return clip_above_one(log_convolved(a, b), keep_gradient=not clip)
 
 
 def _steep(logs: Tensor) -> bool:

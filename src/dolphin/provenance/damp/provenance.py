@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import (
@@ -20,6 +19,8 @@ from dolphin.execution.indices import (
 )
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
+from dolphin.provenance.damp.formulas import log_sums
+from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.logarithms import (
     LogTags,
     chunk_indices,
@@ -76,7 +77,7 @@ class DAMP(LogTags):
         return clip_above_one(tags.logsumexp(dim), keep_gradient=self.above_one == "pass")
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
-        if torch.compiler.is_compiling():  # leave fusing to the compiler
+        if followed():  # a compiler fuses better, a transform can't look into what is fused
             return super().contract(operands, plan)
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
@@ -87,11 +88,11 @@ class DAMP(LogTags):
         parts = []
         for bucket in plan.on(operands[0].device):
             step = chunk_size(bucket.depth * rows)
-            parts.append(_SumOfProducts.apply(bucket, step, clip, *spread))
+            parts.append(_SumOfProducts.of(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
     def convolve(self, operands: Sequence[Tensor], plan: Convolution) -> Tensor:
-        if torch.compiler.is_compiling():
+        if followed():
             return super().convolve(operands, plan)
         spread = _spread(operands)
         made = self._plain(spread, plan)
@@ -111,7 +112,12 @@ class DAMP(LogTags):
     few = 2_000_000
 
     def waits(self, plan: IndexLists, operands: Sequence[Tensor]) -> bool:
-        return plan.sizes is not None and len(operands) == 2 and reading_is_free(operands[0])
+        return (
+            plan.sizes is not None
+            and len(operands) == 2
+            and not followed()
+            and reading_is_free(operands[0])
+        )
 
     def contract_chain(self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]]) -> Tensor:
         made = self._plain_chain(first, steps, None)
@@ -148,7 +154,7 @@ def _worth_plain_numbers(plan: IndexLists) -> bool:
     return isinstance(plan, Contraction) or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
 
 
-class _SumOfProducts(torch.autograd.Function):
+class _SumOfProducts(Formula):
     """log of Σ_d Π_i exp(operand_i[index_i[d, w]]) for every w, in chunks, nothing large saved.
 
     Where looking at values costs nothing, plain products are tried first: they need fewer
@@ -156,29 +162,28 @@ class _SumOfProducts(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def value(
         ctx: Any, bucket: BucketTensors, step: int, clip: bool, *operands: Tensor
-    ) -> Tensor:  # type: ignore[override]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         ctx.bucket, ctx.step, ctx.clip, ctx.plain = bucket, step, clip, False
         if reading_is_free(operands[0]):
             plain = [logs.exp() for logs in operands]
             sums = _plain_sums(bucket, step, padded(bucket, plain, 0.0))
             if not underflows(sums):
                 ctx.plain = True
-                ctx.save_for_backward(sums, *plain)
-                return sums.clamp(max=1.0).log_()
+                return sums.clamp(max=1.0).log_(), (sums, *plain)
         sums = _log_sums(bucket, step, padded(bucket, operands, ZERO))
-        ctx.save_for_backward(sums, *operands)
-        return sums.clamp(max=0.0)
+        return sums.clamp(max=0.0), (sums, *operands)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        sums, *operands = ctx.saved_tensors
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
+        sums, *operands = saved
         backward = _plain_gradients if ctx.plain else _log_gradients
-        grads = backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.clip)
-        needed = ctx.needs_input_grad[3:]
-        return (None, None, None, *(g if n else None for g, n in zip(grads, needed, strict=True)))
+        return backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.clip)
+
+    @staticmethod
+    def formula(bucket: BucketTensors, step: int, clip: bool, *operands: Tensor) -> Tensor:
+        return clip_above_one(log_sums(operands, bucket), keep_gradient=not clip)
 
 
 def _plain_sums(bucket: BucketTensors, step: int, operands: Sequence[Tensor]) -> Tensor:

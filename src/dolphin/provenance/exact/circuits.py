@@ -3,20 +3,22 @@
 A layer is a contraction (see indices.py): each of its nodes is a sum of products of two earlier
 values. Values that later layers need are handed on, so a layer reads the one before it and nothing
 else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward
-pass needs no more memory than its values.
+pass needs no more memory than its values. Only second derivatives are taken of plain numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Contraction, to_device
+from dolphin.execution.indices import BucketTensors, Contraction, to_device
 from dolphin.provenance.damp import DAMP
+from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, safe_log
 
@@ -99,47 +101,111 @@ class Circuit:
         place = {number: at for at, number in enumerate(live)}
         self.roots = np.array([place[root] for root in roots], dtype=np.int64)
         self._tensors: dict[tuple[str, torch.device], Tensor] = {}
+        self._leaves: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
 
     def log_probs(self, inputs: Sequence[Facts], device: torch.device) -> Tensor:
         """(roots, rows) logarithms, in double precision."""
-        values = self._leaves(inputs, device)
+        return self._evaluated(inputs, device, logs=True)
+
+    def probs(self, inputs: Sequence[Facts], device: torch.device) -> Tensor:
+        """(roots, rows) probabilities, in double precision."""
+        return self._evaluated(inputs, device, logs=False)
+
+    def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
+        rows = max([1, *(facts.rows for facts in inputs)])
+        given = self._facts_in(inputs, rows, device)
+        left = self._left(inputs, rows, device)
+        if followed():
+            return self.in_logarithms(logs, *given, left)
+        return _Evaluation.apply(self, logs, *given, left)  # type: ignore[return-value]
+
+    def in_logarithms(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
+        """The way that never underflows."""
+        constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=facts.device)
+        known = facts if are_logs else safe_log(facts)
+        values = torch.cat([constants.expand(2, facts.shape[1]), known, safe_log(left)])
         for number, (contraction, keep) in enumerate(self.layers):
             made = _SUMS.contract([values, values], contraction)
-            if len(keep):
-                kept = values.index_select(0, self._on(f"keep {number}", keep, device))
-                made = torch.cat([made, kept])
-            values = made
-        return values.index_select(0, self._on("roots", self.roots, device))
+            values = self._handed_on(made, values, number, keep)
+        values = values.index_select(0, self._on("roots", self.roots, facts.device))
+        return values if logs else prob_of_log(values)
 
-    def prepare(self, device: torch.device) -> None:
-        """Make all index tensors on `device`, before anything is compiled."""
+    def in_numbers(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
+        """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
+        constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=facts.device)
+        known = prob_of_log(facts) if are_logs else facts
+        values = torch.cat([constants.expand(2, facts.shape[1]), known, left])
+        for number, (contraction, keep) in enumerate(self.layers):
+            parts = [_sums_of_products(values, bucket) for bucket in contraction.on(values.device)]
+            made = torch.cat(parts)
+            if contraction.position is not None:
+                made = made.index_select(0, contraction.position.on(values.device)[0])
+            values = self._handed_on(made, values, number, keep)
+        values = values.index_select(0, self._on("roots", self.roots, facts.device))
+        return safe_log(values) if logs else values
+
+    def _handed_on(self, made: Tensor, before: Tensor, number: int, keep: np.ndarray) -> Tensor:
+        """What a layer made, and the values before it that later layers need."""
+        if not len(keep):
+            return made
+        places = self._on(f"keep {number}", keep, made.device)
+        return torch.cat([made, before.index_select(0, places)])
+
+    def prepare(self, columns: Sequence[int], device: torch.device) -> None:
+        """Make all index tensors on `device` now, for inputs with so many columns each."""
         for number, (contraction, keep) in enumerate(self.layers):
             contraction.on(device)
             if contraction.position is not None:
                 contraction.position.on(device)
             self._on(f"keep {number}", keep, device)
         self._on("roots", self.roots, device)
+        self._leaf_indices(columns, device)
 
-    def _leaves(self, inputs: Sequence[Facts], device: torch.device) -> Tensor:
-        rows = max([1, *(facts.rows for facts in inputs)])
-        constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=device)
-        parts = [constants.expand(2, rows)]
-        start = np.cumsum([0, *(facts.columns for facts in inputs)])
-        if self.facts:
-            logs = [precisely(facts.log_probs).expand(-1, rows) for facts in inputs]
-            places = np.array([start[p] + c for p, c in self.facts], dtype=np.int64)
-            parts.append(torch.cat(logs).index_select(0, self._on("facts", places, device)))
-        if self.rests:
-            probs = torch.cat([_probs(facts).expand(-1, rows) for facts in inputs])
-            columns = [start[p] + c for p, group in self.rests for c in group]
-            owner = [at for at, (_, group) in enumerate(self.rests) for _ in group]
-            places = self._on("columns", np.array(columns, dtype=np.int64), device)
-            owners = self._on("owners", np.array(owner, dtype=np.int64), device)
-            taken = probs.new_zeros(len(self.rests), rows)
-            taken = taken.index_add(0, owners, probs.index_select(0, places))
-            left = 1.0 - taken
-            parts.append(safe_log(left + (left.clamp(min=0.0) - left).detach()))
-        return torch.cat(parts)
+    def _leaf_indices(
+        self, columns: Sequence[int], device: torch.device
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Where facts, and the columns of rests, stand among those of all inputs; whose they are.
+
+        A circuit belongs to inputs with certain groups, so the columns are always the same.
+        """
+        known = self._leaves.get(device)
+        if known is None:
+            start = np.cumsum([0, *columns])
+            facts = [start[p] + c for p, c in self.facts]
+            places = [start[p] + c for p, group in self.rests for c in group]
+            owners = [at for at, (_, group) in enumerate(self.rests) for _ in group]
+            arrays = [np.array(part, dtype=np.int64) for part in (facts, places, owners)]
+            first, second, third = (to_device(array, device) for array in arrays)
+            known = self._leaves[device] = (first, second, third)
+        return known
+
+    def _facts_in(
+        self, inputs: Sequence[Facts], rows: int, device: torch.device
+    ) -> tuple[bool, Tensor]:
+        """The facts that occur, (facts, rows), and whether they are logarithms.
+
+        As they were given, if they were all given as probabilities: next to 0 it makes a
+        difference for second derivatives.
+        """
+        if not self.facts:
+            return True, torch.zeros(0, rows, dtype=torch.float64, device=device)
+        numbers = [facts.given_probs for facts in inputs]
+        are_logs = any(each is None for each in numbers)
+        if are_logs:
+            numbers = [facts.log_probs for facts in inputs]
+        every = [precisely(each).expand(-1, rows) for each in numbers if each is not None]
+        places, _, _ = self._leaf_indices([facts.columns for facts in inputs], device)
+        return are_logs, torch.cat(every).index_select(0, places)
+
+    def _left(self, inputs: Sequence[Facts], rows: int, device: torch.device) -> Tensor:
+        """P(none of some columns holds), (rests, rows)."""
+        if not self.rests:
+            return torch.zeros(0, rows, dtype=torch.float64, device=device)
+        probs = torch.cat([_probs(facts).expand(-1, rows) for facts in inputs])
+        _, places, owners = self._leaf_indices([facts.columns for facts in inputs], device)
+        taken = probs.new_zeros(len(self.rests), rows)
+        left = 1.0 - taken.index_add(0, owners, probs.index_select(0, places))
+        return left + (left.clamp(min=0.0) - left).detach()  # rounding may leave less than nothing
 
     def _on(self, name: str, array: np.ndarray, device: torch.device) -> Tensor:
         known = self._tensors.get((name, device))
@@ -148,8 +214,42 @@ class Circuit:
         return known
 
 
+class _Evaluation(Formula):
+    """A circuit's value: through logarithms, or in plain numbers for second derivatives."""
+
+    @staticmethod
+    def value(
+        ctx: Any, circuit: Circuit, logs: bool, are_logs: bool, facts: Tensor, left: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        if not any(ctx.needs_input_grad):
+            return circuit.in_logarithms(logs, are_logs, facts, left), ()
+        with torch.enable_grad():
+            ctx.inputs = [tensor.detach().requires_grad_() for tensor in (facts, left)]
+            ctx.out = circuit.in_logarithms(logs, are_logs, *ctx.inputs)
+        return ctx.out.detach(), ()
+
+    @staticmethod
+    def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
+        if not ctx.out.requires_grad:
+            return None, None
+        return torch.autograd.grad(ctx.out, ctx.inputs, grad, retain_graph=True, allow_unused=True)
+
+    @staticmethod
+    def formula(
+        circuit: Circuit, logs: bool, are_logs: bool, facts: Tensor, left: Tensor
+    ) -> Tensor:
+        return circuit.in_numbers(logs, are_logs, facts, left)
+
+
+def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
+    left, right = (values.index_select(0, index) for index in bucket.indices)
+    products = (left * right).view(bucket.depth, bucket.width, -1)
+    if bucket.pad is not None:
+        products = products.masked_fill(bucket.pad[:, :, None], 0.0)
+    return products.sum(0)
+
+
 def _probs(facts: Facts) -> Tensor:
     """Probabilities in double precision, from the logarithms if those are what was given."""
-    if facts._probs is None:
-        return prob_of_log(precisely(facts.log_probs))
-    return precisely(facts._probs)
+    given = facts.given_probs
+    return prob_of_log(precisely(facts.log_probs)) if given is None else precisely(given)

@@ -22,7 +22,7 @@ from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, t
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
-from dolphin.provenance.numerics import prob_of_log
+from dolphin.provenance.numerics import connected
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,26 +133,30 @@ class Exact(Provenance):
         return Formulas(table, _column(numbers), (facts,), facts.log_probs.detach().new_empty(0))
 
     def log_probs(self, tags: Formulas) -> Tensor:
-        return self._log_probs(tags).to(tags.like.dtype)
+        return self._read(tags, Circuit.log_probs).to(tags.like.dtype)
 
     def probs(self, tags: Formulas) -> Tensor:
         # In double precision to the end: next to 0 and 1 gradients need it.
-        return prob_of_log(self._log_probs(tags)).to(tags.like.dtype)
+        return self._read(tags, Circuit.probs).to(tags.like.dtype)
 
-    def _log_probs(self, tags: Formulas) -> Tensor:
+    def _read(
+        self, tags: Formulas, evaluate: Callable[[Circuit, Sequence[Facts], torch.device], Tensor]
+    ) -> Tensor:
         """In double precision, (n, r)."""
         device = tags.like.device
         if tags.numbers.size == 0:
-            return tags.like.double().new_zeros(0, tags.rows)
+            nothing = tags.like.double().new_zeros(0, tags.rows)
+            return connected(nothing, [facts.log_probs for facts in tags.inputs])
         circuit, places = self._compiled(tags)
-        logs = _connected(circuit.log_probs(tags.inputs, device), tags.inputs)
+        roots = evaluate(circuit, tags.inputs, device)
+        roots = connected(roots, [facts.log_probs for facts in tags.inputs])
         if tags.row_of is not None:
-            row = tags.row_of if logs.shape[1] > 1 else np.zeros_like(tags.row_of)
-            flat = to_device(places[:, 0] * logs.shape[1] + row, device)
-            return logs.reshape(-1).index_select(0, flat)[:, None]
+            row = tags.row_of if roots.shape[1] > 1 else np.zeros_like(tags.row_of)
+            flat = to_device(places[:, 0] * roots.shape[1] + row, device)
+            return roots.reshape(-1).index_select(0, flat)[:, None]
         if places.shape[1] == 1:
-            return logs.index_select(0, to_device(places[:, 0], device))
-        return logs.expand(-1, places.shape[1]).gather(0, to_device(places, device))
+            return roots.index_select(0, to_device(places[:, 0], device))
+        return roots.expand(-1, places.shape[1]).gather(0, to_device(places, device))
 
     def _compiled(self, tags: Formulas) -> tuple[Circuit, np.ndarray]:
         """The circuit of all formulas, and which of its roots each of them is."""
@@ -167,7 +171,7 @@ class Exact(Provenance):
     ) -> Callable[[Sequence[Facts]], Tensor]:
         order = [next(i for i, facts in enumerate(inputs) if facts is own) for own in tags.inputs]
         circuit, places = self._compiled(tags)
-        return _Evaluator(circuit, places[:, 0], order)
+        return _Evaluator(circuit, places[:, 0], order, [facts.columns for facts in tags.inputs])
 
     def glance(self, tags: Formulas) -> Tensor | None:
         quick = Exact(max_nodes=2000, seconds=0.2, compiler="diagrams")
@@ -319,14 +323,21 @@ class Exact(Provenance):
 class _Evaluator:
     """A compiled program that takes its facts as arguments."""
 
-    def __init__(self, circuit: Circuit, places: np.ndarray, order: Sequence[int]) -> None:
-        self.circuit, self.places, self.order = circuit, places, tuple(order)
+    def __init__(
+        self,
+        circuit: Circuit,
+        places: np.ndarray,
+        order: Sequence[int],
+        columns: Sequence[int],
+    ) -> None:
+        self.circuit, self.places = circuit, places
+        self.order, self.columns = tuple(order), tuple(columns)
         self._tensors: dict[torch.device, Tensor] = {}
 
     def prepare(self, device: torch.device) -> None:
         """Make all index tensors on `device`."""
         self._tensors[device] = to_device(self.places, device)
-        self.circuit.prepare(device)
+        self.circuit.prepare(self.columns, device)
 
     def __call__(self, facts: Sequence[Facts]) -> Tensor:
         logs = facts[0].log_probs
@@ -335,16 +346,6 @@ class _Evaluator:
 
 
 # -- helpers ---------------------------------------------------------------------------------------
-
-
-def _connected(logs: Tensor, inputs: Sequence[Facts]) -> Tensor:
-    """Constants, too, have a gradient: 0. A loss that no row can reach is no error."""
-    if logs.requires_grad:
-        return logs
-    for facts in inputs:
-        if facts.log_probs.requires_grad:
-            return logs + 0.0 * facts.log_probs[:1].sum()
-    return logs
 
 
 def _column(numbers: Sequence[int]) -> np.ndarray:

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from dolphin.provenance.numerics import ZERO, chunk_elements, clip_above_one, precisely
+from dolphin.provenance.numerics import (
+    IMPOSSIBLE,
+    ZERO,
+    at_most_one,
+    chunk_elements,
+    precisely,
+)
 from dolphin.provenance.topk.encoding import Layout
 from dolphin.provenance.topk.proofs import Proofs
 from dolphin.provenance.topk.weighing import Weights, log_weights
@@ -26,7 +32,7 @@ PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
 
 
 def log_probability_of_any(tags: Proofs) -> Tensor:
-    """log P(one of the proofs holds), (n, r), differentiable.
+    """log P(one of the proofs holds), (n, r), differentiable, in double precision.
 
     Sets of symbols that would need much memory are done one after the other, and once more in the
     backward pass instead of being kept for it.
@@ -35,16 +41,13 @@ def log_probability_of_any(tags: Proofs) -> Tensor:
     columns = sum(p.code.columns for p in tags.layout.placements)
     cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
     step = max(1, chunk_elements() // cost)
-    dtypes = [p.facts.log_probs.dtype for p in tags.layout.placements]
     if tags.n <= step:
-        logs = _chunk(tags, slice(None))
-    else:
-        parts = [
-            checkpoint(_chunk, tags, slice(start, start + step), use_reentrant=False)
-            for start in range(0, tags.n, step)
-        ]
-        logs = torch.cat(parts)  # type: ignore[arg-type]
-    return logs.to(dtypes[0] if dtypes else torch.get_default_dtype())
+        return _chunk(tags, slice(None))
+    parts = [
+        checkpoint(_chunk, tags, slice(start, start + step), use_reentrant=False)
+        for start in range(0, tags.n, step)
+    ]
+    return torch.cat(parts)  # type: ignore[arg-type]
 
 
 def _chunk(tags: Proofs, chunk: slice) -> Tensor:
@@ -52,12 +55,13 @@ def _chunk(tags: Proofs, chunk: slice) -> Tensor:
     row_of = None if tags.row_of is None else tags.row_of[chunk]
     unions, holds = _unions(patterns, exists, tags.layout)
     logs = log_weights(unions, tags.layout, row_of, weights=PRECISELY)
-    logs = torch.where(holds, logs.double(), ZERO)
+    logs = logs.double()
+    logs = torch.where(holds & (logs > IMPOSSIBLE), logs, ZERO)
     sizes = [number.bit_count() for number in range(1, 2**tags.k)]
     signs = logs.new_tensor([1.0 if size % 2 else -1.0 for size in sizes])
     largest = logs.detach().amax(0)
     total = (signs[:, None, None] * (logs - largest).exp()).sum(0)
-    return clip_above_one(total.log() + largest)
+    return at_most_one(total.log() + largest)
 
 
 def _unions(patterns: Tensor, exists: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import Contraction, Index, IndexLists
+from dolphin.execution.indices import BucketTensors, Contraction, Index, IndexLists
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
-from dolphin.provenance.numerics import chunk_elements
+from dolphin.provenance.numerics import chunk_elements, prob_of_log
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
@@ -28,6 +28,8 @@ from dolphin.provenance.topk.weighing import (
     log_weights,
     sum_of_proofs,
 )
+
+_LARGE_GROUP = 4  # chunks that the work for one symbol may take as a whole
 
 
 class TopKProofs(Provenance):
@@ -92,10 +94,19 @@ class TopKProofs(Provenance):
         return Proofs(tensors.holds, scores[None], layout, len(code.groups) == 1, fields=fields)
 
     def log_probs(self, tags: Proofs) -> Tensor:
-        if self.wmc == "exact" and not tags.disjoint and tags.k > 1:
-            return log_probability_of_any(tags)
+        if self._counts(tags):
+            return log_probability_of_any(tags).to(proofs.precision(tags))
         logs = log_weights(tags.patterns, tags.layout, tags.row_of, weights=LEARNING)
         return sum_of_proofs(logs, tags.exists)
+
+    def probs(self, tags: Proofs) -> Tensor:
+        if self._counts(tags):  # in double precision to the end: next to 0 gradients need it
+            return prob_of_log(log_probability_of_any(tags)).to(proofs.precision(tags))
+        return super().probs(tags)
+
+    def _counts(self, tags: Proofs) -> bool:
+        """Whether proofs have to be weighed together, because they may hold at the same time."""
+        return self.wmc == "exact" and not tags.disjoint and tags.k > 1
 
     def ranking(self, tags: Proofs) -> Tensor:
         return super().ranking(tags) if self.wmc == "exact" else tags.scores.logsumexp(0)
@@ -111,30 +122,40 @@ class TopKProofs(Provenance):
         if len(operands) > 2:
             return self._two_by_two(operands, plan)
         search = Search(operands, self.k)
-        device = operands[0].scores.device
-        found: list[Proofs] = []
-        for bucket in plan.on(device):
-            limit = chunk_elements()
-            step = max(1, limit // max(1, search.cost(bucket)))
-            for start in range(0, bucket.width, step):
-                width = min(step, bucket.width - start)
-                patterns, scores = search.run(bucket, start, width)
-                shape = (bucket.depth, bucket.width)
-                chunk = [i.view(shape)[:, start : start + width] for i in bucket.indices]
-                members = [index.reshape(-1) for index in chunk]
-                found.append(
-                    Proofs(
-                        patterns,
-                        scores,
-                        search.layout,
-                        search.disjoint,
-                        row_of=search.row_of(members, width),
-                    )
-                )
+        search.check_size(plan.combinations)
+        buckets = plan.on(operands[0].scores.device)
+        found = [part for bucket in buckets for part in self._searched(search, bucket)]
         if not found:
             return self._none(operands, search, plan.groups)
         joined = replace(proofs.concat(found), disjoint=search.disjoint)
         return joined if plan.position is None else self.select(joined, plan.position)
+
+    def _searched(self, search: Search, bucket: BucketTensors) -> list[Proofs]:
+        """The proofs of a bucket's groups, some groups at a time."""
+        limit = chunk_elements()
+        each = search.cost(bucket)
+        if each > _LARGE_GROUP * limit and bucket.depth > 1:
+            return [self._in_pieces(search, bucket, -(-each // limit))]
+        step = max(1, limit // max(1, each))
+        found = []
+        for start in range(0, bucket.width, step):
+            width = min(step, bucket.width - start)
+            patterns, scores = search.run(bucket, start, width)
+            chunk = [i.view(bucket.depth, -1)[:, start : start + width] for i in bucket.indices]
+            row_of = search.row_of([index.reshape(-1) for index in chunk], width)
+            found.append(Proofs(patterns, scores, search.layout, search.disjoint, row_of=row_of))
+        return found
+
+    def _in_pieces(self, search: Search, bucket: BucketTensors, pieces: int) -> Proofs:
+        """Groups too large to be looked at as a whole: the best of each piece, then of those."""
+        depth = -(-bucket.depth // min(pieces, bucket.depth))
+        parts = [
+            proofs.concat(self._searched(search, bucket.piece(start, depth)))
+            for start in range(0, bucket.depth, depth)
+        ]
+        joined = replace(proofs.concat(parts), disjoint=search.disjoint)
+        places = np.arange(joined.n)
+        return self.contract([joined], Contraction([places], places % bucket.width, bucket.width))
 
     def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
         """Many operands: k² unions for each operand more, and never more than fit in memory."""

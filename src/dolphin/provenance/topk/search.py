@@ -17,11 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dolphin.errors import SizeError
 from dolphin.execution.indices import BucketTensors, constant
 from dolphin.provenance.numerics import reading_is_free
 from dolphin.provenance.topk.encoding import Placement, merge
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, compatible, moved
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
+from dolphin.settings import current_settings
+
+MOST_UNIONS = 1000  # of proofs in all rows, for each combination of symbols that is allowed
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,21 @@ class Search:
         columns = sum(p.code.columns for p in self.layout.placements) if self.weighs else 0
         return candidates * (2 + 2 * self.layout.words + columns)
 
+    def check_size(self, combinations: int) -> None:
+        """Refuse a search that would take hours, before anything is made."""
+        if torch.compiler.is_compiling():  # which can't see the limits in force
+            return
+        most = MOST_UNIONS * current_settings().max_combinations
+        unions = combinations * len(self.slots) * self.rows
+        if unions > most:
+            raise SizeError(
+                f"TopKProofs: {combinations:,} combinations of symbols with {len(self.slots):,} "
+                f"unions of proofs each, in {self.rows:,} rows, make {unions:,} unions to compare, "
+                f"more than {most:,}. Use a smaller k (this one is {self.k}), smaller batches, or "
+                "fewer symbols (dolphin.sample, dolphin.filter), or raise the limit with "
+                "dolphin.settings(max_combinations=...)."
+            )
+
     def run(self, bucket: BucketTensors, start: int, width: int) -> tuple[Tensor, Tensor]:
         """Patterns (words, k, width, r) and scores (k, width, r) of groups start .. start+width."""
         chunk = _Chunk.of(bucket, start, width)
@@ -186,35 +205,30 @@ class Search:
         return scores.expand(-1, -1, self.rows).clone()
 
     def _exists(self, chunk: _Chunk) -> Tensor:
-        """Do all proofs of a union exist? (slots * depth, width, r)"""
+        """Whether all proofs of a union exist, for all pairs of slots, (slots * depth, width, r)."""
         gathered = [
             scores.index_select(1, index) > NO_PROOF
             for scores, index in chunk.padded([operand.scores for operand in self.operands])
         ]
-        parts = []
-        for slot in self.slots:
-            every = gathered[0][slot[0]]
-            for part, s in zip(gathered[1:], slot[1:], strict=True):
-                every = every & part[s]
-            parts.append(every.expand(-1, self.rows))
-        return torch.cat(parts).view(-1, chunk.width, self.rows)
+        every = gathered[0]
+        if len(gathered) == 2:
+            every = every[:, None] & gathered[1]
+        return every.expand(*every.shape[:-1], self.rows).reshape(-1, chunk.width, self.rows)
 
     # -- patterns ----------------------------------------------------------------------------------
 
     def _unions(self, chunk: _Chunk) -> Tensor:
-        """Patterns of all unions, (words, slots * depth, width, r)."""
+        """Patterns of all unions, (words, slots * depth, width, r), for all pairs of slots."""
         gathered = [
             moved(operand.patterns.index_select(2, index), moves, self.layout.words)
             for operand, index, moves in zip(self.operands, chunk.indices, self.moves, strict=True)
         ]
-        parts = []
-        for slot in self.slots:
-            union = gathered[0][:, slot[0]]
-            for part, s in zip(gathered[1:], slot[1:], strict=True):
-                union = union | part[:, s]
-            parts.append(union.expand(-1, -1, self.rows))
+        union = gathered[0]
+        if len(gathered) == 2:
+            union = union[:, :, None] | gathered[1][:, None]
+        union = union.expand(*union.shape[:-1], self.rows)
         count = len(self.slots) * chunk.depth
-        return torch.cat(parts, dim=1).view(self.layout.words, count, chunk.width, self.rows)
+        return union.reshape(self.layout.words, count, chunk.width, self.rows)
 
     def row_of(self, indices: Sequence[Tensor], width: int) -> Tensor | None:
         """Which row each group of a chunk belongs to, where rows are flattened.

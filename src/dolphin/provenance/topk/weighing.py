@@ -104,7 +104,7 @@ def _chosen(
         absent = (ruled_out == 0) if absent is None else absent
         scale *= size
     assert value is not None and absent is not None
-    first = group.columns[0]
+    first = group.columns[0] if group.columns else 0
     if group.columns == tuple(range(first, first + len(group.columns))):
         column = value.add_(first)
     else:

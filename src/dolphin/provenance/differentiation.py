@@ -1,0 +1,92 @@
+"""Functions with derivatives written by hand that can still be differentiated any number of times.
+
+What is written by hand works in place, in chunks, and keeps little for the backward pass: autograd
+can't follow it. So it serves ordinary backward passes only. Where a graph of the backward pass is
+asked for (`create_graph=True`), and under the transforms of `torch.func`, the same function is
+computed in ordinary operations instead: its *formula*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch._C import _functorch as functorch  # type: ignore[attr-defined]
+
+
+def followed() -> bool:
+    """Whether every operation is watched by a compiler or a transform of `torch.func`."""
+    return torch.compiler.is_compiling() or transformed()
+
+
+def transformed() -> bool:
+    """Whether the program runs under `torch.func.grad`, `jacrev`, `vmap` and the like."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def vectorized(tensor: Tensor) -> bool:
+    """Whether a tensor stands for many, one for each sample of `torch.func.vmap`."""
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
+
+
+class Formula(torch.autograd.Function):
+    """A function of tensors. Call it with `of`.
+
+    A subclass says what comes out (`value`, never recorded by autograd), what the first derivatives
+    are (`gradients`), and the same function in ordinary operations (`formula`).
+    """
+
+    value: ClassVar[Callable[..., tuple[Tensor, Sequence[Tensor]]]]
+    """(ctx, *arguments): the value, and tensors for `gradients`. `ctx` may take notes."""
+    gradients: ClassVar[Callable[[Any, Sequence[Tensor], Tensor], Sequence[Tensor | None]]]
+    """(ctx, saved, grad): the gradient of each tensor argument."""
+    formula: ClassVar[Callable[..., Tensor]]
+    """(*arguments): the same value in ordinary operations, with the same derivatives."""
+
+    @classmethod
+    def of(cls, *arguments: Any) -> Tensor:
+        """The function's value, differentiable."""
+        return cls.formula(*arguments) if followed() else cls.apply(*arguments)  # type: ignore[return-value]
+
+    @classmethod
+    def forward(cls, ctx: Any, *arguments: Any) -> Tensor:  # type: ignore[override]
+        out, saved = cls.value(ctx, *arguments)
+        tensors = [each for each in arguments if isinstance(each, Tensor)]
+        ctx.others = [None if isinstance(each, Tensor) else each for each in arguments]
+        ctx.at = [at for at, each in enumerate(arguments) if isinstance(each, Tensor)]
+        ctx.save_for_backward(*tensors, *saved)
+        return out
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        tensors, saved = ctx.saved_tensors[: len(ctx.at)], ctx.saved_tensors[len(ctx.at) :]
+        if torch.is_grad_enabled():
+            found = cls._again(ctx, tensors, grad)
+        else:
+            found = cls.gradients(ctx, saved, grad)
+        grads: list[Tensor | None] = [None] * len(ctx.others)
+        for at, each in zip(ctx.at, found, strict=True):
+            grads[at] = each if ctx.needs_input_grad[at] else None
+        return tuple(grads)
+
+    @classmethod
+    def _again(cls, ctx: Any, tensors: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
+        """The gradients as functions of the tensors and of `grad`, for another derivative."""
+        arguments = list(ctx.others)
+        for at, tensor in zip(ctx.at, tensors, strict=True):
+            # Of a tensor that is given twice, each occurrence has a gradient of its own.
+            arguments[at] = tensor.view_as(tensor) if ctx.needs_input_grad[at] else tensor
+        needed = [at for at in ctx.at if ctx.needs_input_grad[at]]
+        out = cls.formula(*arguments)
+        found: dict[int, Tensor | None] = {}
+        if out.requires_grad:
+            inputs = [arguments[at] for at in needed]
+            grads = torch.autograd.grad(out, inputs, grad, create_graph=True, allow_unused=True)
+            found = dict(zip(needed, grads, strict=True))
+        return [found.get(at) for at in ctx.at]
