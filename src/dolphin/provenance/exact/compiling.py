@@ -91,6 +91,18 @@ def same(
     return all(node[a] == node[b] for a, b in pairs)
 
 
+def diagram_of(
+    table: FormulaTable, root: int, groups: Groups, limits: tuple[int, float]
+) -> tuple[Diagrams, int]:
+    """The decision diagram of a formula, and its node there. The table is locked."""
+    budget = Budget(*limits)
+    diagrams = _diagrams_for(table, order_of_groups(table, [root], groups), budget)
+    try:
+        return diagrams, diagrams.compile([root], budget)[0]
+    except TooLargeError as error:
+        raise too_large(table, [root], [f"as a decision diagram it {error}"]) from None
+
+
 def _diagrams_for(table: FormulaTable, order: Order, budget: Budget) -> Diagrams:
     """Diagrams of earlier compilations are of use to later ones, until there are too many."""
     known = table.diagrams.get(order)

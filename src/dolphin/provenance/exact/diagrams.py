@@ -99,7 +99,7 @@ class Diagrams:
         sketch = Sketch()
         value = {FALSE: FALSE, TRUE: TRUE}
         tops = self.compile(roots, budget)
-        for node in self._below(tops):
+        for node in self.below(tops):
             level, default, cases = self.nodes[node]
             position = self.order[level][0]
             pairs = [(sketch.fact(position, c), value[n]) for c, n in cases if n != FALSE]
@@ -112,7 +112,7 @@ class Diagrams:
     def _forget(self, needed: Collection[int]) -> None:
         """Keep only the diagrams of these formulas; nodes get other numbers."""
         of = {FALSE: FALSE, TRUE: TRUE, **{f: self._of_formula[f] for f in needed}}
-        live = self._below(list(of.values()))
+        live = self.below(list(of.values()))
         moved = {FALSE: FALSE, TRUE: TRUE} | {node: new for new, node in enumerate(live, TRUE + 1)}
         kept = [self.nodes[node] for node in live]
         self.nodes[TRUE + 1 :] = [
@@ -124,7 +124,7 @@ class Diagrams:
         self._joined.clear()
         self._negated.clear()
 
-    def _below(self, tops: Sequence[int]) -> list[int]:
+    def below(self, tops: Sequence[int]) -> list[int]:
         """All nodes under these, each after those that it leads to."""
         seen: set[int] = set()
         waiting = list(tops)

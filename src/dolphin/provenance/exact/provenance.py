@@ -12,12 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, SizeError, UnsupportedError
+from dolphin.errors import InputError, SizeError
 from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.contract import Provenance, TagInfo, not_an_input
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit
-from dolphin.provenance.exact.compiling import COMPILERS, Compiler, circuit_of, same
+from dolphin.provenance.exact.compiling import (
+    COMPILERS,
+    Compiler,
+    circuit_of,
+    diagram_of,
+    same,
+)
+from dolphin.provenance.exact.diagrams import Diagrams
+from dolphin.provenance.exact.explaining import Literal, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.ordering import Groups
@@ -314,10 +322,41 @@ class Exact(Provenance):
         return TagInfo(tags.like.device, tags.rows, tags.like.dtype)
 
     def proofs(self, tags: Formulas, place: int, row: int) -> list[tuple[float, list[Any]]]:
-        raise UnsupportedError(
-            f"explain: {self!r} keeps formulas, not single proofs. Use dolphin.TopKProofs(k=...) "
-            "as the provenance of the inputs to see the likeliest proofs."
-        )
+        """The likeliest ones, at most ten: sets of facts none of which can be left out."""
+        numbers = tags.numbers
+        formula = int(numbers[place, 0 if numbers.shape[1] == 1 else row])
+        with tags.table.lock:
+            diagrams, node = diagram_of(tags.table, formula, tags.groups, self._limits)
+            spelled = _Spelling(diagrams, tags.inputs, row)
+            found = likeliest_proofs(diagrams, node, spelled.probability)
+        return [
+            (weight, [fact for literal in sorted(proof) for fact in spelled.facts(literal)])
+            for weight, proof in found
+        ]
+
+
+class _Spelling:
+    """What is said of groups, in one row: how likely it is, and in terms of facts."""
+
+    def __init__(self, diagrams: Diagrams, inputs: Sequence[Facts], row: int) -> None:
+        self.order, self.inputs, self.row = diagrams.order, inputs, row
+        self.probs = [
+            facts.probs[:, 0 if facts.rows == 1 else row].detach().tolist() for facts in inputs
+        ]
+
+    def probability(self, literal: Literal) -> float:
+        probs = self.probs[self.order[literal.level][0]]
+        held = sum(probs[column] for column in literal.columns)
+        return held if literal.holds else max(0.0, 1.0 - held)
+
+    def facts(self, literal: Literal) -> list[tuple[Any, bool, float]]:
+        position = self.order[literal.level][0]
+        facts, probs = self.inputs[position], self.probs[position]
+        row = 0 if facts.rows == 1 else self.row
+        return [
+            (facts.label(c, row), literal.holds, probs[c] if literal.holds else 1.0 - probs[c])
+            for c in literal.columns
+        ]
 
 
 class _Evaluator:

@@ -205,7 +205,7 @@ class Search:
         return scores.expand(-1, -1, self.rows).clone()
 
     def _exists(self, chunk: _Chunk) -> Tensor:
-        """Whether all proofs of a union exist, for all pairs of slots, (slots * depth, width, r)."""
+        """Whether all proofs of a union exist, of all pairs of slots, (slots * depth, width, r)."""
         gathered = [
             scores.index_select(1, index) > NO_PROOF
             for scores, index in chunk.padded([operand.scores for operand in self.operands])
