@@ -9,6 +9,7 @@ from dolphin.conditioning import (
     normalized,
     posterior,
 )
+from dolphin.diagnosis import Diagnosis, Finding, diagnose
 from dolphin.distribution import Distribution, Fact, Proof
 from dolphin.errors import (
     DolphinError,
@@ -52,10 +53,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DAMP",
+    "Diagnosis",
     "Distribution",
     "DolphinError",
     "Exact",
     "Fact",
+    "Finding",
     "FixpointError",
     "FunctionError",
     "InputError",
@@ -75,6 +78,7 @@ __all__ = [
     "cache_info",
     "condition",
     "count",
+    "diagnose",
     "entropy",
     "estimate",
     "exists",

@@ -162,9 +162,9 @@ def _warn_of_types(
     members = domain.members
     if not members:
         return
-    kinds = {_comparable(type(member)) for member in members}
+    kinds = {comparable(type(member)) for member in members}
     for target in (target for target, place in zip(targets, places, strict=True) if place < 0):
-        if _comparable(type(target)) in kinds:
+        if comparable(type(target)) in kinds:
             continue
         symbol = members[0]
         warnings.warn(
@@ -178,7 +178,7 @@ def _warn_of_types(
         return
 
 
-def _comparable(kind: type) -> type:
+def comparable(kind: type) -> type:
     """Numbers of different types may be equal; everything else equals its own kind only."""
     return float if issubclass(kind, (bool, int, float, np.number)) else kind
 

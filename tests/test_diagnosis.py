@@ -1,0 +1,144 @@
+"""`diagnose` finds the known ways in which programs don't learn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import clutrr_cases
+import dolphin as dl
+from dolphin_tasks.bench import formulas, sums
+from dolphin_tasks.bench.program import class_scores
+from dolphin_tasks.clutrr import data, model, program
+from dolphin_tasks.clutrr.kinship import RELATIONS
+from dolphin_tasks.digits import digit_distributions
+from dolphin_tasks.hwf import program as hwf
+from dolphin_tasks.sum_n.program import add_up
+
+
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+def kinds(report):
+    return {finding.kind for finding in report.findings}
+
+
+def finding(report, kind):
+    return next(each for each in report.findings if each.kind == kind)
+
+
+def test_targets_out_of_reach_in_the_first_epoch():
+    """Handwritten formulas under nll: few of the sampled results are the label."""
+    scores, labels = formulas.Formula(7).draw(32, "early", generator())
+    places = hwf.readings(scores.requires_grad_())
+    result = hwf.calculate(places, torch.full((32,), 7))
+    report = dl.diagnose(result, labels, match=hwf.same)
+    found = finding(report, "out of reach")
+    assert len(found.rows) > 16
+    assert found.rows == report.unreachable
+    assert "bce_loss" in found.advice
+    assert f"{len(found.rows)} of 32 rows" in str(report)
+
+
+def test_too_few_proofs():
+    scores, labels = sums.Sum(15).draw(8, "early", generator())
+    digits = dl.Distribution.each_from_logits(
+        scores.requires_grad_(), range(10), provenance=dl.TopKProofs(k=3)
+    )
+    report = dl.diagnose(add_up(digits), labels)
+    found = finding(report, "too few proofs")
+    assert len(found.rows) == 8
+    assert "larger k than 3" in found.advice
+    assert report.bounds is not None
+    low, high = report.bounds
+    exact = add_up(dl.Distribution.each_from_logits(scores, range(10))).prob_of(labels)
+    assert (low <= exact).all() and (exact <= high).all()
+    assert kinds(dl.diagnose(add_up(digit_distributions(scores)), labels)) == set()
+
+
+def clipped_case(provenance="damp"):
+    """Sums that pass 1: the same facts used along many ways of a cyclic story."""
+    logits = (2.0 + 0.3 * torch.randn(4, 6, generator=generator())).requires_grad_()
+    pairs = [(0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)]
+    edges = dl.Distribution.from_logits(logits, pairs, exclusive=False, provenance=provenance)
+    ends = (lambda p: p[1], lambda e: e[0])
+
+    def longer(paths):
+        return dl.union(edges, dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=ends))
+
+    return longer(longer(edges)), [(0, 2)] * 4
+
+
+def test_clipped_sums():
+    result, targets = clipped_case()
+    report = dl.diagnose(result, targets)
+    found = finding(report, "clipped sums")
+    assert found.rows == (0, 1, 2, 3) == report.dead
+    assert "dtkp-am" in found.advice
+    for provenance in ("dtkp-wmc", "exact"):
+        assert kinds(dl.diagnose(*clipped_case(provenance))) == set()
+
+
+@pytest.mark.parametrize("provenance", ["damp", "noisy-or"])
+def test_clipped_sums_in_stories(provenance):
+    """CLUTRR-4 under damp: derivations are added up, and a result soon stands at 1."""
+    batch = clutrr_cases.batch_of(4, 4, 4, 4, 3, 2)
+    truth = torch.where(batch.truths == data.NOT_TOLD, len(RELATIONS), batch.truths)
+    scores = class_scores(truth, model.CLASSES, "confident", generator()).requires_grad_()
+    with dl.using(provenance):
+        told = program.told_facts(scores.softmax(-1)[:, :-1], batch)
+    report = dl.diagnose(program.relation_asked_for(told, links=6), batch.answers)
+    assert ("clipped sums" in kinds(report)) == (provenance == "damp")
+    if provenance == "damp":
+        assert len(finding(report, "clipped sums").rows) >= 4
+
+
+def test_labels_of_the_wrong_type():
+    d = dl.Distribution.from_logits(torch.zeros(3, 10).requires_grad_(), range(10))
+    report = dl.diagnose(d + d, ["7", 7, "5"])
+    found = finding(report, "wrong type")
+    assert found.rows == (0, 2)
+    assert "'7' is a str" in found.text
+    assert kinds(report) == {"wrong type"}
+
+
+@pytest.mark.parametrize("provenance", ["damp", "dtkp-am", "exact"])
+def test_a_forgotten_exclusive(provenance):
+    """Edges of a graph as one softmax: a path of two of them can't be."""
+    logits = (0.3 * torch.randn(4, 8, generator=generator())).requires_grad_()
+    pairs = [(x, y) for x in range(3) for y in range(3) if x != y] + [(3, 0), (2, 3)]
+    ends = (lambda p: p[1], lambda e: e[0])
+
+    def hops(exclusive):
+        edges = dl.Distribution.from_logits(
+            logits, pairs, exclusive=exclusive, provenance=provenance
+        )
+        return dl.apply_if(edges, edges, lambda p, e: (p[0], e[1]), on=ends)
+
+    report = dl.diagnose(hops(True), [(0, 3)] * 4)
+    assert any("exclusive=False" in each.advice for each in report.findings)
+    after = dl.diagnose(hops(False), [(0, 3)] * 4)
+    assert not any("exclusive=False" in each.advice for each in after.findings)
+
+
+def test_nothing_recorded_and_nothing_found():
+    d = dl.Distribution([0.5, 0.5], [0, 1])
+    assert kinds(dl.diagnose(d + d, [1])) == {"no graph"}
+    balanced = dl.Distribution.from_logits(torch.zeros(1, 4, requires_grad=True), range(4))
+    assert kinds(dl.diagnose(balanced + balanced, [3])) == {"dead gradients"}
+    logits = torch.randn(2, 4, generator=generator()).requires_grad_()
+    d = dl.Distribution.from_logits(logits, range(4))
+    report = dl.diagnose(d + d, [3, 2])
+    assert report.findings == () and report.unreachable == () and report.dead == ()
+    assert logits.grad is None
+    assert str(report).startswith("2 rows, 0 findings")
+
+
+def test_operations_of_a_profile():
+    logits = torch.zeros(2, 4, requires_grad=True)
+    with dl.profile():
+        d = dl.Distribution.from_logits(logits, range(4))
+        report = dl.diagnose(d + d, [3, 2])
+    assert report.operations[0].combinations == 16
+    assert "16 combinations" in str(report)
