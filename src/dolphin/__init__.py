@@ -47,6 +47,7 @@ from dolphin.provenance import (
 )
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
 from dolphin.settings import settings
+from dolphin.symbolic.purity import pure
 from dolphin.traced import Traced, trace
 
 __version__ = "0.1.0"
@@ -98,6 +99,7 @@ __all__ = [
     "normalized",
     "posterior",
     "profile",
+    "pure",
     "reduce",
     "register_provenance",
     "sample",

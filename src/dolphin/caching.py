@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from dolphin.provenance.exact import compiling, formulas
 from dolphin.settings import current_settings
+from dolphin.symbolic.bounded import all_caches
+from dolphin.symbolic.identity import NotRemembered, not_remembered
 from dolphin.symbolic.plans import caches
-from dolphin.symbolic.questions import known_folds
 
 
 class CacheInfo(NamedTuple):
-    """What is remembered, and how much may be. A plan weighs 1000 and one per combination."""
+    """What is remembered, and how much may be. A plan weighs 1000 and one per combination.
+
+    `entries` counts every cache by name; `not_remembered` has the last functions (at most 100)
+    that are run again at every operation, each with its reason.
+    """
 
     plans: int
     plan_weight: int
@@ -23,6 +28,8 @@ class CacheInfo(NamedTuple):
     remembered: int
     max_remembered: int
     restarts: int
+    entries: Mapping[str, int]
+    not_remembered: tuple[NotRemembered, ...]
 
 
 def cache_info() -> CacheInfo:
@@ -35,6 +42,11 @@ def cache_info() -> CacheInfo:
     ...     total = dl.apply(d, d, lambda x, y: x + y)
     >>> dl.cache_info().plans, dl.cache_info().hits, dl.cache_info().remembered
     (1, 2, 4)
+    >>> box = object()
+    >>> print(total.map(lambda x: (x, str(box))[0]).symbols)
+    (0, 1, 2)
+    >>> dl.cache_info().not_remembered[0].reason
+    'reads the global `box`, a object that is used as a whole (passed on, called or iterated)'
     """
     limits = current_settings()
     return CacheInfo(
@@ -48,12 +60,12 @@ def cache_info() -> CacheInfo:
         remembered=caches.table.remembered,
         max_remembered=limits.max_remembered,
         restarts=caches.restarts,
+        entries={name: cache.count() for name, cache in all_caches().items()},
+        not_remembered=not_remembered(),
     )
 
 
 def cache_clear() -> None:
     """Forget everything that is remembered. Only speed can change, never a result."""
-    caches.clear()
-    known_folds().clear()
-    formulas.tables.clear()
-    compiling.clear()
+    for cache in all_caches().values():
+        cache.clear()

@@ -28,8 +28,7 @@ from dolphin.execution.indices import to_device
 from dolphin.execution.tagged import tagged_of
 from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
-from dolphin.symbolic.calling import ABSENT, evaluate
-from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.plans import caches, check_rows
 from dolphin.symbolic.symbols import SymbolTable
 
@@ -93,18 +92,19 @@ def estimate(
     inputs = [_Input.of(d, batch, table) for d in distributions]
     drawn = [_draw(source.probs, samples, generator) for source in inputs]
     calls = {"indecater": _indecater, "reinforce": _reinforce, "ised": _ised}[method](inputs, drawn)
-    known = fingerprint(function) if cache else None
+    watch = Watch.of("estimate", [function], cache)
     results = evaluate(
         "estimate",
         function,
         None,
-        None if known is None else ("estimate", known),
+        watch and watch.key,
         table,
         [
             source.symbols[calls.row if len(source.symbols) > 1 else 0, place]
             for source, place in zip(inputs, calls.places, strict=True)
         ],
         distinct=False,
+        watch=watch,
     )
     seen = np.unique(results)
     values = {number: table.symbols[number] for number in seen.tolist()}

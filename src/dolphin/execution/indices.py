@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.symbolic.bounded import register
 from dolphin.symbolic.plans import AntiDiagonals, Combinations
 
 
@@ -34,6 +35,7 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
 # A plain dictionary, because the compiler can look into it.
 _constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
 _MOST_CONSTANTS = 4096
+register("constants", _constants.__len__, _constants.clear)
 
 
 def constant(values: tuple[int, ...], device: torch.device) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from dolphin.symbolic.identity import name_of
 from dolphin.symbolic.watching import watched_by
 
 _P = ParamSpec("_P")
@@ -56,6 +57,7 @@ class Entry:
     function_seconds: float = 0.0
     tag_seconds: float = 0.0
     seconds: float = 0.0
+    not_remembered: str = ""  # which function is not, and why
 
     @property
     def other_seconds(self) -> float:
@@ -98,7 +100,7 @@ class Profile:
         if self._current is not None:
             yield
             return
-        key = (operation, _name(function))
+        key = (operation, name_of(function))
         entry = self._current = self._entries.setdefault(key, Entry(*key))
         entry.calls += 1
         start = time.perf_counter()
@@ -131,6 +133,11 @@ class Profile:
                 self._current.combinations += combinations
                 self._current.tag_seconds += time.perf_counter() - start
 
+    def not_remembered(self, reason: str) -> None:
+        """The present operation runs its functions again at every call."""
+        if self._current is not None:
+            self._current.not_remembered = reason
+
     # -- for people --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
@@ -146,7 +153,8 @@ class Profile:
             for line in lines
         ]
         rule = "-" * max(map(len, rows))
-        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1]])
+        notes = [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
+        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes)])
 
     def __repr__(self) -> str:
         return f"<Profile of {self.total.calls} calls of {len(self._entries)} operations>"
@@ -159,7 +167,8 @@ def profile() -> Iterator[Profile]:
     The table has a line for each operation with each user function: how often it was called; how
     many combinations of symbols its tags were computed for, after conditions and joins; how often
     user functions ran, and for how long; how long plans and tags took, and everything together.
-    Gradients are not part of it: `loss.backward()` calls no operation.
+    Gradients are not part of it: `loss.backward()` calls no operation. Below the table stand the
+    functions that are not remembered between calls, and why (`Entry.not_remembered`).
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.5, 0.5], [1, 2])
@@ -190,19 +199,6 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         *(f"{count:,}" for count in counts),
         *(f"{1000 * s:,.2f}" for s in seconds),
     )
-
-
-def _name(function: Callable[..., Any] | None) -> str:
-    """What a person recognises a function by: its name, and the line where a lambda stands."""
-    if function is None:
-        return ""
-    name = getattr(function, "__qualname__", None) or type(function).__name__
-    name = name.rpartition("<locals>.")[2]
-    code = getattr(function, "__code__", None)
-    if code is None or "<lambda>" not in name:
-        return name
-    file = code.co_filename.replace("\\", "/").rpartition("/")[2]
-    return f"lambda at {file}:{code.co_firstlineno}"
 
 
 def _wait_for_devices() -> None:

@@ -1,14 +1,51 @@
-"""A small thread-safe cache that forgets what was used longest ago."""
+"""Caches: one that forgets what was used longest ago, and the registry of all there are.
+
+Whatever is remembered between operations registers how it is counted and how it is cleared, so
+that `cache_info` sees all of it and `cache_clear` forgets all of it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import _lru_cache_wrapper
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """How a cache is counted and cleared."""
+
+    count: Callable[[], int]
+    clear: Callable[[], None]
+
+
+_registry: dict[str, Registered] = {}
+
+
+def register(name: str, count: Callable[[], int], clear: Callable[[], None]) -> None:
+    """Make a cache known to `cache_info` and `cache_clear`."""
+    _registry[name] = Registered(count, clear)
+
+
+def registered(name: str) -> Callable[[_lru_cache_wrapper[V]], _lru_cache_wrapper[V]]:
+    """The same for a function behind `functools.lru_cache`."""
+
+    def note(function: _lru_cache_wrapper[V]) -> _lru_cache_wrapper[V]:
+        register(name, lambda: function.cache_info().currsize, function.cache_clear)
+        return function
+
+    return note
+
+
+def all_caches() -> dict[str, Registered]:
+    """Every registered cache, by name."""
+    return dict(_registry)
 
 
 class BoundedCache(Generic[K, V]):
@@ -34,6 +71,11 @@ class BoundedCache(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def values(self) -> list[V]:
+        """All that is stored, what was used last at the end."""
+        with self._lock:
+            return list(self._entries.values())
 
     def get(self, key: K) -> V | None:
         with self._lock:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.symbolic.identity import key_of
+from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.symbols import SymbolTable
 from dolphin.symbolic.watching import calls_of_functions
 
@@ -25,38 +27,79 @@ def evaluate(
     columns: Sequence[np.ndarray],
     *,
     distinct: bool,
+    watch: Watch | None = None,
 ) -> np.ndarray:
     """The numbers of `function(...)` for each combination, `ABSENT` where `condition` is false.
 
     `columns` holds one array of symbol numbers per argument. With a `key` the results are
-    remembered in `table`. `distinct` promises that no combination occurs twice.
+    remembered in `table`, if `watch` sees no change while they are computed. `distinct` promises
+    that no combination occurs twice.
     """
     if len(columns[0]) == 0:
         return np.empty(0, dtype=np.int64)
+    memo = None if key is None else table.memo(key, len(columns))
+    if memo is None:
+        results = np.full(len(columns[0]), MISSING, dtype=np.int64)
+    else:
+        results = memo.find(columns)
+    missing = np.flatnonzero(results == MISSING)
+    if len(missing) == 0:
+        return results
+    new = [column[missing] for column in columns]
     inverse: np.ndarray | None = None
     if not distinct:
-        columns, inverse = _distinct(columns)
-    keys: list[Any]
-    if len(columns) == 1:
-        keys = columns[0].tolist()
-    elif len(columns) == 2:
-        keys = ((columns[0] << 32) | columns[1]).tolist()
-    else:
-        keys = list(zip(*(column.tolist() for column in columns), strict=True))
-    memo = table.memos.setdefault(key, {}) if key is not None else {}
-    before = len(memo)
-    results = [memo.get(k) for k in keys]
-    missing = [place for place, result in enumerate(results) if result is None]
-    if missing:
-        call = _Call(operation, function, condition, table)
-        combinations = zip(*(column[missing].tolist() for column in columns), strict=True)
-        with calls_of_functions(len(missing)):
-            for place, result in zip(missing, call.all(combinations), strict=True):
-                results[place] = memo[keys[place]] = result
-        if key is not None:
-            table.remembered += len(memo) - before
-    found = np.array(results, dtype=np.int64)
-    return found if inverse is None else found[inverse]
+        new, inverse = _distinct(new)
+    call = _Call(operation, function, condition, table)
+    with calls_of_functions(len(new[0])):
+        combinations = zip(*(column.tolist() for column in new), strict=True)
+        calls = call.all(combinations)
+        watched = calls if memo is None or watch is None else watch.over(calls)
+        made = np.fromiter(watched, dtype=np.int64, count=len(new[0]))
+    if memo is not None and (watch is None or watch.steady):
+        table.remember(memo, new, made)
+    results[missing] = made if inverse is None else made[inverse]
+    return results
+
+
+class Watch:
+    """Notices that functions change what they read while they run: such results are not kept.
+
+    A function that counts its calls, say, is another function after every call.
+    """
+
+    def __init__(self, key: Hashable, look: Callable[[], Hashable | None]) -> None:
+        self.key = key
+        self.look = look  # gives the key anew
+        self.steady = True
+
+    @classmethod
+    def of(
+        cls,
+        operation: str,
+        functions: Sequence[Callable[..., Any] | None],
+        cache: bool = True,
+    ) -> Watch | None:
+        """A watch over the functions of an operation; None if they are not to be remembered."""
+
+        def look() -> Hashable | None:
+            key = key_of(operation, functions, cache)
+            return None if key is None else (operation, key)
+
+        key = look()
+        return None if key is None else cls(key, look)
+
+    def over(self, results: Iterable[int]) -> Iterator[int]:
+        """The results, with a look after the 1st, 2nd, 4th, 8th, ... and the last of them."""
+        following = 1
+        for count, result in enumerate(results, start=1):
+            yield result
+            if count == following:
+                self.check()
+                following *= 2
+        self.check()
+
+    def check(self) -> None:
+        self.steady = self.steady and self.look() == self.key
 
 
 def _distinct(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:

@@ -1,79 +1,71 @@
 """When are two user functions the same?
 
-A function is known by its code, its defaults, what it closes over and the global names it reads,
-so a lambda written inside `forward` is the same function at every step, and one that closes over
-another value is another function. Plain values and containers count by content. Everything else
-counts by identity, together with the attributes that the code names (`self.offset`), also in
-methods and helper functions of the user's own. What can't be told cheaply is not remembered: a
-cache that lies is worse than none.
+A function is known by its code and by everything that the code reads: what it closes over, globals,
+defaults, attributes of `self`, helper functions of the user's own and what those read in turn. All
+of it counts by content, so a lambda written inside `forward` is the same function at every step,
+and one that closes over another value is another function.
 
-What a function itself assigns to, or only appends to, is bookkeeping (a counter, a log) rather
-than something that its result depends on, and is left out.
+Content is what this module can see: plain values and containers of them, values such as
+enum members and frozen dataclasses, and objects of which only attributes are read that are plain
+themselves (`self.rules.depth`). An object that is used as a whole (passed on, called, iterated,
+read through `getattr`) can hold anything; a function that uses one is not remembered, and
+`Identity.reason` says why. A cache that lies is worse than none.
+
+Functions that assign what they don't own (`self.k = ...`, `global`, `nonlocal`) are not remembered,
+either. Appending to a list or set that the function doesn't read otherwise is harmless.
 """
 
 from __future__ import annotations
 
-import collections
-import contextvars
-import dis
-import enum
-import functools
-import inspect
-import itertools
-import re
-import sys
-import sysconfig
 import types
-import weakref
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from dolphin.symbolic.symbols import kind
-
-_PLAIN = frozenset({int, str, bool, bytes, type(None), complex, type(Ellipsis)})
-_CONTAINERS = (tuple, list, Set, Mapping, bytearray, collections.deque, collections.UserList)
-# Objects that can't change, or whose changes don't matter to a pure function.
-_STATELESS = (enum.Enum, range, slice, re.Pattern, np.dtype, np.ufunc, property)
-_MOST_BYTES = 4096  # of an array that is compared by content
-_BUDGET = 2000  # how many values a fingerprint may look at before it counts as too expensive
+from dolphin.errors import FunctionError
+from dolphin.symbolic.bounded import BoundedCache, register
+from dolphin.symbolic.bytecode import uses_of
+from dolphin.symbolic.chance import ChanceError
+from dolphin.symbolic.contents import Reader, TooMuchError, is_declared
+from dolphin.symbolic.watching import tell_not_remembered
 
 
-class _UnknownError(Exception):
-    """The function reads something that can't be compared cheaply."""
+class Identity(NamedTuple):
+    """What a function is: a key equal for functions that behave alike, or why there is none."""
+
+    key: Hashable | None
+    reason: str = ""
 
 
-class _Same:
-    """Equal only to another reference to the very same, still living object."""
+def identify(function: Callable[..., Any], operation: str = "apply") -> Identity:
+    """What `function` is. Raises `FunctionError` if it reads a random number generator or clock.
 
-    __slots__ = ("_hash", "_strong", "_weak")
+    >>> box = []
+    >>> identify(lambda x: x in map(str, box)).key is None
+    False
+    >>> identify(lambda x: getattr(x, "name")).reason
+    'calls `getattr`, which can read anything'
+    """
+    if type(function) is types.FunctionType and _is_closed(function):
+        return Identity(function.__code__)
+    reader = Reader()
+    try:
+        key = reader.function(function)
+    except ChanceError as error:
+        raise FunctionError(
+            f"{operation}: the function {name_of(function)} reads {error}. A function runs once "
+            "per combination of symbols, for all rows and steps: it can't draw or tell the time. "
+            "Return dolphin.weighted({outcome: weight, ...}) for a choice at random, draw symbols "
+            'with dolphin.sample(d, k, method="categorical"), or pass the drawn value as an '
+            "operand (Distribution.certain)."
+        ) from None
+    except TooMuchError as error:
+        return Identity(None, str(error))
+    except Exception as error:  # objects can raise whatever they like when they are looked at
+        return Identity(None, f"looking at what it reads raised {type(error).__name__}")
+    return Identity(None, reader.reasons[0]) if reader.reasons else Identity(key)
 
-    def __init__(self, target: Any) -> None:
-        self._hash = id(target)
-        self._weak: weakref.ref[Any] | None = None
-        self._strong = None
-        try:
-            self._weak = weakref.ref(target)
-        except TypeError:
-            self._strong = target
 
-    def _target(self) -> Any:
-        return self._strong if self._weak is None else self._weak()
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, _Same):
-            return NotImplemented
-        target = self._target()
-        return target is not None and target is other._target()
-
-
-def fingerprint(function: Callable[..., Any]) -> Hashable | None:
+def fingerprint(function: Callable[..., Any], operation: str = "apply") -> Hashable | None:
     """A key that is equal for functions that behave alike, or None where that can't be told.
 
     >>> def adder(n): return lambda x: x + n
@@ -81,248 +73,68 @@ def fingerprint(function: Callable[..., Any]) -> Hashable | None:
     >>> one == again, one == two
     (True, False)
     """
-    if type(function) is types.FunctionType and _is_closed(function):
-        return function.__code__
-    try:
-        return _Reader().function(function)
-    except _UnknownError:
-        return None
+    return identify(function, operation).key
+
+
+class NotRemembered(NamedTuple):
+    """A function whose results are computed again at every operation, and why."""
+
+    name: str
+    reason: str
+
+
+_MOST_NOTED = 100
+_noted: BoundedCache[tuple[str, str], NotRemembered] = BoundedCache(_MOST_NOTED)
+register("functions not remembered", _noted.__len__, _noted.clear)
+
+
+def note_not_remembered(function: Callable[..., Any], reason: str) -> None:
+    """Say in `cache_info` and in the enclosing profile that a function is not remembered."""
+    name = name_of(function)
+    _noted.put((name, reason), NotRemembered(name, reason))
+    tell_not_remembered(f"{name} {reason}")
+
+
+def key_of(
+    operation: str, functions: Iterable[Callable[..., Any] | None], cache: bool = True
+) -> Hashable | None:
+    """One key for all functions of an operation, or None if they are not to be remembered.
+
+    Every function is looked at, also with `cache=False`: none may read a clock.
+    """
+    parts: list[Hashable] = []
+    for function in functions:
+        known = Identity("none") if function is None else identify(function, operation)
+        if function is not None and known.key is None and cache:
+            note_not_remembered(function, known.reason)
+        parts.append(known.key)
+    return tuple(parts) if cache and None not in parts else None
+
+
+def not_remembered() -> tuple[NotRemembered, ...]:
+    """The functions that were not remembered lately, the last ones last."""
+    return tuple(_noted.values())
 
 
 def _is_closed(function: types.FunctionType) -> bool:
-    """Does it depend on nothing but its arguments, as `lambda x, y: x + y` does?"""
+    """Whether it depends on nothing but its arguments, as `lambda x, y: x + y` does."""
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         return False
-    return not _read(function.__code__).names and not function.__code__.co_freevars
+    uses = uses_of(function.__code__)
+    if uses.assigned or uses.relative_import:
+        return False
+    return all(use.root == "first" for use in uses.chains) and not is_declared(function)
 
 
-# Code that reads these can reach state that is not visible in its names.
-_DYNAMIC = frozenset(
-    {"getattr", "vars", "globals", "locals", "eval", "exec", "__dict__", "__getattribute__"}
-)
-_APPENDING = frozenset({"append", "add", "extend", "appendleft"})
-
-
-class _Read(NamedTuple):
-    """What code reads: names (globals or attributes, which `co_names` doesn't tell apart; reading
-    too many is safe) and names of the enclosing functions.
-    """
-
-    names: frozenset[str]
-    cells: frozenset[str]
-
-
-@functools.lru_cache(maxsize=4096)
-def _read(code: types.CodeType) -> _Read:
-    names: set[str] = set(code.co_names)
-    cells: set[str] = set(code.co_freevars)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner = _read(constant)
-            names |= inner.names
-            cells -= {name for name in constant.co_freevars if name not in inner.cells}
-    instructions = list(dis.get_instructions(code))
-    appended: dict[str, bool] = {}
-    for instruction, following in itertools.pairwise(instructions):
-        name = instruction.argval
-        if instruction.opname in ("STORE_ATTR", "STORE_GLOBAL"):
-            names.discard(name)
-        elif instruction.opname == "STORE_DEREF":
-            cells.discard(name)
-        elif instruction.opname in ("LOAD_DEREF", "LOAD_CLOSURE"):
-            only = following.opname.startswith("LOAD_") and following.argval in _APPENDING
-            appended[name] = appended.get(name, True) and only
-    return _Read(frozenset(names), frozenset(c for c in cells if not appended.get(c, False)))
-
-
-class _Reader:
-    """One walk over what a function refers to."""
-
-    def __init__(self) -> None:
-        self.left = _BUDGET
-        self.seen: set[int] = set()
-
-    def function(self, function: Any) -> Hashable:
-        if isinstance(function, types.FunctionType):
-            return self._python(function)
-        if isinstance(function, types.MethodType) and _is_python(function.__func__):
-            names = _read(function.__func__.__code__).names
-            return ("method", self._python(function.__func__), self.value(function.__self__, names))
-        if isinstance(function, functools.partial):
-            inner = self.function(function.func)
-            code = getattr(function.func, "__code__", None)
-            names = frozenset() if code is None else _read(code).names
-            parts = (function.args, tuple(sorted(function.keywords.items())))
-            return ("partial", inner, self.value(parts, names))
-        if isinstance(function, types.BuiltinMethodType):
-            owner = function.__self__
-            if owner is None or isinstance(owner, types.ModuleType):
-                return _Same(function)
-            return ("built-in method", function.__name__, self.value(owner, frozenset()))
-        call = None if isinstance(function, type) else _call_method(type(function))
-        if call is None or _of_library(type(function).__module__):
-            return _Same(function)
-        return ("callable", self._python(call), self.value(function, _read(call.__code__).names))
-
-    def _python(self, function: types.FunctionType) -> Hashable:
-        if id(function) in self.seen:  # recursion: already part of this fingerprint
-            return ("again", function.__qualname__)
-        self.seen.add(id(function))
-        code = function.__code__
-        names, read_cells = _read(code)
-        if not _DYNAMIC.isdisjoint(code.co_names):
-            raise _UnknownError
-        cells = []
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if name not in read_cells:
-                continue
-            try:
-                cells.append((name, self.value(cell.cell_contents, names)))
-            except ValueError:  # a name that is not bound yet
-                cells.append((name, "empty cell"))
-        scope = function.__globals__
-        return (
-            code,
-            tuple(cells),
-            self.value(function.__defaults__, names),
-            self.value(tuple(sorted((function.__kwdefaults__ or {}).items())), names),
-            tuple((name, self.value(scope[name], names)) for name in sorted(names & scope.keys())),
-        )
-
-    def value(self, value: Any, names: frozenset[str]) -> Hashable:
-        """By content where that is plain, else by identity and the attributes that are read."""
-        self.left -= 1
-        if self.left < 0:
-            raise _UnknownError
-        cls = type(value)
-        if cls in _PLAIN:
-            return (cls, value)
-        if cls is float:
-            return (cls, value if value == value else "nan", kind(value))
-        if isinstance(value, _CONTAINERS):
-            return (self._contents(value, names), self._state(value, names))
-        if isinstance(value, (np.ndarray, np.generic)):
-            if value.nbytes > _MOST_BYTES or value.dtype.hasobject:
-                raise _UnknownError
-            return (cls, value.dtype.str, value.shape, value.tobytes())
-        if isinstance(value, types.FunctionType):
-            # The globals of the user's own helpers may change as well; a library's don't.
-            return _Same(value) if _of_library(value.__module__) else self._python(value)
-        if isinstance(value, (types.MethodType, types.BuiltinMethodType, functools.partial)):
-            return self.function(value)
-        return self._thing(value, names)
-
-    def _thing(self, value: Any, names: frozenset[str]) -> Hashable:
-        """A module, a class or any other object."""
-        if isinstance(value, _STATELESS) or id(value) in self.seen:
-            return _Same(value)
-        if isinstance(value, contextvars.ContextVar):
-            return (_Same(value), self.value(value.get(None), names))
-        self.seen.add(id(value))
-        if isinstance(value, types.ModuleType):
-            scope = vars(value)
-            read = ((name, self.value(scope[name], names)) for name in sorted(names & scope.keys()))
-            return (_Same(value), *read)
-        if isinstance(value, type):
-            return (_Same(value), *self._of_class(value, names))
-        return (_Same(value), self._state(value, names))
-
-    def _contents(self, value: Any, names: frozenset[str]) -> Hashable:
-        cls = type(value)
-        if isinstance(value, Mapping):
-            pairs = value.items()
-            return (cls, *((self.value(k, names), self.value(v, names)) for k, v in pairs))
-        items = (self.value(item, names) for item in value)
-        return (cls, frozenset(items)) if isinstance(value, Set) else (cls, *items)
-
-    def _state(self, value: Any, names: frozenset[str]) -> Hashable:
-        """The attributes of an object that the code reads, directly or in its methods."""
-        if hasattr(value, "data_ptr"):  # a tensor: it can change in place without a trace
-            raise _UnknownError
-        cls = type(value)
-        attributes = getattr(value, "__dict__", {})
-        stores = [attributes]
-        if "_parameters" in attributes:  # a network
-            stores += [attributes[store] for store in ("_parameters", "_buffers", "_modules")]
-        names = _with_methods(cls, names)
-        slots = {name for base in cls.__mro__ for name in _slots(base)} & names
-        read: list[Hashable] = [
-            (name, self.value(store[name], names))
-            for store in stores
-            for name in sorted(names & store.keys())
-        ]
-        read += [(name, self.value(getattr(value, name, None), names)) for name in sorted(slots)]
-        read += self._of_class(cls, names - attributes.keys() - slots)
-        return tuple(read)
-
-    def _of_class(self, cls: type, names: frozenset[str]) -> list[Hashable]:
-        """What the code reads off the class: methods, properties, class attributes."""
-        if _of_library(cls.__module__):
-            return []
-        return [
-            (name, self.value(_function_of(attribute) or attribute, names))
-            for name in sorted(names)
-            for attribute in _inherited(cls, name)
-            if not isinstance(attribute, types.MemberDescriptorType)
-        ]
-
-
-def _with_methods(cls: type, names: frozenset[str]) -> frozenset[str]:
-    """The names, and those that the methods and properties among them read in turn."""
-    if _of_library(cls.__module__):
-        return names
-    operators = (n for base in cls.__mro__ for n in vars(base) if _is_operator(base, n))
-    reached: set[str] = set()
-    waiting = {*names, *operators}
-    while waiting:
-        name = waiting.pop()
-        reached.add(name)
-        for attribute in _inherited(cls, name):
-            function = _function_of(attribute)
-            if function is not None and not _of_library(function.__module__):
-                waiting |= _read(function.__code__).names - reached
-    return frozenset(reached)
-
-
-def _inherited(cls: type, name: str) -> list[Any]:
-    """What a class and its parents have under a name: `super()` may reach any of them."""
-    return [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
-
-
-def _function_of(attribute: Any) -> types.FunctionType | None:
-    """The Python function behind a method or property, if there is one."""
-    if isinstance(attribute, property):
-        attribute = attribute.fget
-    attribute = getattr(attribute, "__func__", attribute)
-    return attribute if isinstance(attribute, types.FunctionType) else None
-
-
-def _is_operator(cls: type, name: str) -> bool:
-    """A special method by which code can use an object without naming it: x[...], x(...), in."""
-    special = name.startswith("__") and name not in ("__init__", "__new__", "__repr__", "__hash__")
-    return special and isinstance(vars(cls)[name], types.FunctionType)
-
-
-def _slots(cls: type) -> list[str]:
-    slots = cls.__dict__.get("__slots__", ())
-    slots = [slots] if isinstance(slots, str) else slots
-    return [name for name in slots if name not in ("__dict__", "__weakref__")]
-
-
-@functools.lru_cache(maxsize=1024)
-def _of_library(module: str | None) -> bool:
-    """Does a module belong to Python or to an installed package, rather than to the user?"""
-    root = (module or "").partition(".")[0]
-    if root in sys.stdlib_module_names and root != "__main__":
-        return True
-    found = getattr(sys.modules.get(root), "__file__", None)
-    paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-    return found is not None and any(found.startswith(path) for path in paths)
-
-
-def _call_method(cls: type) -> types.FunctionType | None:
-    return _function_of(inspect.getattr_static(cls, "__call__", None))
-
-
-def _is_python(function: Any) -> bool:
-    return isinstance(function, types.FunctionType)
+def name_of(function: Callable[..., Any] | None) -> str:
+    """What a person recognises a function by: its name, and the line where a lambda stands."""
+    if function is None:
+        return ""
+    name = getattr(function, "__qualname__", None)
+    name = name if isinstance(name, str) else type(function).__name__
+    name = name.rpartition("<locals>.")[2]
+    code = getattr(function, "__code__", None)
+    if code is None or "<lambda>" not in name:
+        return name
+    file = code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f"lambda at {file}:{code.co_firstlineno}"

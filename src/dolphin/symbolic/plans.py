@@ -17,10 +17,10 @@ import numpy as np
 
 from dolphin.errors import MismatchError, SizeError
 from dolphin.settings import current_settings
-from dolphin.symbolic.bounded import BoundedCache
-from dolphin.symbolic.calling import ABSENT, evaluate
-from dolphin.symbolic.identity import fingerprint
-from dolphin.symbolic.symbols import Symbols, SymbolTable, known_symbols
+from dolphin.symbolic.bounded import BoundedCache, register
+from dolphin.symbolic.calling import ABSENT, Watch, evaluate
+from dolphin.symbolic.identity import fingerprint, key_of, note_not_remembered
+from dolphin.symbolic.symbols import Symbols, SymbolTable
 
 
 class RowSymbols:
@@ -83,15 +83,12 @@ class Task(NamedTuple):
 
     def key(self) -> Hashable | None:
         """What the user's functions are, or None if that can't be told or isn't wanted."""
-        if not self.cache:
-            return None
-        parts: list[Hashable] = []
-        for function in (self.function, self.condition, *(self.on or ())):
-            part = None if function is None else fingerprint(function)
-            if function is not None and part is None:
-                return None
-            parts.append(part)
-        return tuple(parts)
+        functions = (self.function, self.condition, *(self.on or ()))
+        return key_of(self.operation, functions, self.cache)
+
+    def watch(self, key: Hashable | None) -> Watch | None:
+        """Notices whether the functions change what they read."""
+        return None if key is None else Watch(key, self.key)
 
 
 @dataclass(eq=False, slots=True)
@@ -149,18 +146,24 @@ class Caches:
         settings = current_settings()
         table = self.table
         if len(table) > settings.max_symbols or table.remembered > settings.max_remembered:
-            self.table = table = SymbolTable()
-            self.restarts += 1
+            table = self.restart()
         return table
 
-    def clear(self) -> None:
-        self.plans.clear()
-        known_symbols().clear()
-        self.table = SymbolTable()
-        self.restarts += 1
+    def forget_symbols(self) -> None:
+        self.restart()
+
+    def restart(self) -> SymbolTable:
+        """Go on with an empty table."""
+        if len(self.table) or self.table.memos:
+            self.table = SymbolTable()
+            self.restarts += 1
+        return self.table
 
 
 caches = Caches()
+register("plans", lambda: len(caches.plans), caches.plans.clear)
+register("symbols", lambda: len(caches.table), caches.forget_symbols)
+register("remembered results", lambda: caches.table.remembered, caches.forget_symbols)
 
 
 @dataclass(frozen=True)
@@ -201,9 +204,18 @@ def make_plan(
     if rows is None:
         key = task.key()
         if key is None:
-            return _shared_plan(task, None, domains, skipped)
+            return _shared_plan(task, None, domains, skipped, None)
         whole = (task.operation, key, tuple(domains), tuple(skipped))
-        return caches.plans.get_or_make(whole, lambda: _shared_plan(task, key, domains, skipped))
+        plan = caches.plans.get(whole)
+        if plan is not None:
+            return plan
+        watch = Watch(key, task.key)
+        plan = _shared_plan(task, key, domains, skipped, watch)
+        watch.check()
+        if watch.steady:
+            return caches.plans.put(whole, plan)
+        note_not_remembered(task.function, "changes what it reads")
+        return plan
     return _row_plan(task, task.key(), domains, rows, skipped)
 
 
@@ -211,21 +223,25 @@ def make_plan(
 
 
 def _shared_plan(
-    task: Task, key: Hashable | None, domains: Sequence[Any], skipped: Sequence[bool]
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Any],
+    skipped: Sequence[bool],
+    watch: Watch | None,
 ) -> Plan:
     table = caches.current_table()
     sizes = [len(domain) for domain in domains]
     if task.on is None:
         check_size(task.operation, sizes, math.prod(sizes))
-        results = _product_results(task, key, domains, table)
+        results = _product_results(task, key, domains, table, watch)
         places = None
     else:
         numbers = [domain.numbers(table) for domain in domains]
-        keys = _join_keys(task, table, numbers)
+        keys = _join_keys(task, key, table, numbers, watch)
         check_size(task.operation, sizes, _join_size(keys))
         places = list(_join(*keys))
         columns = [number[place] for number, place in zip(numbers, places, strict=True)]
-        results = _results(task, key, table, columns)
+        results = _results(task, key, table, columns, watch)
     classes = np.where(results == ABSENT, ABSENT, table.classes(results))
     first, group_of = _groups(classes, len(table))
     members = Symbols.of(table.symbols[n] for n in results[first])
@@ -244,7 +260,11 @@ def _shared_plan(
 
 
 def _product_results(
-    task: Task, key: Hashable | None, domains: Sequence[Any], table: SymbolTable
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Any],
+    table: SymbolTable,
+    watch: Watch | None,
 ) -> np.ndarray:
     """Results for all combinations, first operand slowest, some symbols of that one at a time."""
     first, *rest = (domain.numbers(table) for domain in domains)
@@ -257,16 +277,27 @@ def _product_results(
         some = (first[start : start + step], *rest)
         grids = np.indices(tuple(map(len, some)))
         columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
-        parts.append(_results(task, key, table, columns))
+        parts.append(_results(task, key, table, columns, watch))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _results(
-    task: Task, key: Hashable | None, table: SymbolTable, columns: Sequence[np.ndarray]
+    task: Task,
+    key: Hashable | None,
+    table: SymbolTable,
+    columns: Sequence[np.ndarray],
+    watch: Watch | None,
+    distinct: bool = True,
 ) -> np.ndarray:
-    memo = _memo_key(task, key, len(columns[0]))
     return evaluate(
-        task.operation, task.function, task.condition, memo, table, columns, distinct=True
+        task.operation,
+        task.function,
+        task.condition,
+        _memo_key(task, key, len(columns[0])),
+        table,
+        columns,
+        distinct=distinct,
+        watch=watch,
     )
 
 
@@ -302,6 +333,7 @@ def _row_plan(
     skipped: Sequence[bool],
 ) -> Plan:
     table = caches.current_table()
+    watch = task.watch(key)
     batch = rows.batch
     numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
     widths = [number.shape[1] for number in numbers]
@@ -312,7 +344,9 @@ def _row_plan(
         keys = [
             np.where(number == ABSENT, ABSENT, k.reshape(number.shape))
             for number, k in zip(
-                numbers, _join_keys(task, table, [n.reshape(-1) for n in numbers]), strict=True
+                numbers,
+                _join_keys(task, key, table, [n.reshape(-1) for n in numbers], watch),
+                strict=True,
             )
         ]
         row, places = _row_joins(keys, rows, lambda n: check_size(task.operation, widths, n))
@@ -320,15 +354,9 @@ def _row_plan(
         number[row if len(number) > 1 else 0, place]
         for number, place in zip(numbers, places, strict=True)
     ]
-    results = evaluate(
-        task.operation,
-        task.function,
-        task.condition,
-        _memo_key(task, key, len(row)),
-        table,
-        combined,
-        distinct=False,
-    )
+    results = _results(task, key, table, combined, watch, distinct=False)
+    if watch is not None and not watch.steady:
+        note_not_remembered(task.function, "changes what it reads")
     keep = results != ABSENT
     if not keep.all():
         results, row = results[keep], row[keep]
@@ -402,12 +430,18 @@ def _row_joins(
 # -- joins -----------------------------------------------------------------------------------------
 
 
-def _join_keys(task: Task, table: SymbolTable, numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _join_keys(
+    task: Task,
+    key: Hashable | None,
+    table: SymbolTable,
+    numbers: Sequence[np.ndarray],
+    watch: Watch | None,
+) -> list[np.ndarray]:
     """The class of the join key of each symbol, `ABSENT` where there is no symbol."""
     assert task.on is not None
     keys = []
     for function, number in zip(task.on, numbers, strict=True):
-        known = fingerprint(function) if task.cache else None
+        known = None if key is None else fingerprint(function)
         present = np.flatnonzero(number != ABSENT)
         found = evaluate(
             f"{task.operation}(on=...)",
@@ -417,6 +451,7 @@ def _join_keys(task: Task, table: SymbolTable, numbers: Sequence[np.ndarray]) ->
             table,
             [number[present]],
             distinct=False,
+            watch=watch,
         )
         column = np.full(len(number), ABSENT, dtype=np.int64)
         column[present] = table.classes(found)
@@ -501,11 +536,12 @@ def union_plan(operation: str, domains: Sequence[Domain], rows: Rows | None = No
 
 
 def _shared_union(domains: Sequence[Any]) -> Plan:
-    place: dict[Any, int] = {}
-    group_of = [place.setdefault(member, len(place)) for domain in domains for member in domain]
-    members = Symbols.of(place)
+    table = caches.current_table()
+    numbers = np.concatenate([domain.numbers(table) for domain in domains])
+    first, group_of = _groups(table.classes(numbers), len(table))
+    members = Symbols.of(table.symbols[n] for n in numbers[first])
     index = np.arange(len(group_of))
-    return Plan(members, Combinations([index], np.array(group_of, dtype=np.int64), len(members)))
+    return Plan(members, Combinations([index], group_of, len(members)))
 
 
 def check_rows(operation: str, sizes: Sequence[int]) -> int:

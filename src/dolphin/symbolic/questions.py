@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.symbolic.bounded import BoundedCache
-from dolphin.symbolic.calling import ABSENT, evaluate
-from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.bounded import BoundedCache, register
+from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.plans import Combinations, Domain, RowAddress, caches, check_size
 from dolphin.symbolic.symbols import SymbolTable, kind
 
@@ -109,12 +108,11 @@ def _results(
     cache: bool,
 ) -> np.ndarray:
     """The numbers of a function's results; functions run once for each new symbol."""
-    parts: list[Hashable] = [None, None]
-    for number, part in enumerate((function, condition)):
-        parts[number] = None if part is None or not cache else fingerprint(part)
-    known = cache and parts[0] is not None and (condition is None or parts[1] is not None)
-    key = (operation, *parts) if known else None
-    return evaluate(operation, function, condition, key, table, [symbols], distinct=False)
+    watch = Watch.of(operation, (function, condition), cache)
+    return evaluate(
+        operation, function, condition, watch and watch.key, table, [symbols], distinct=False,
+        watch=watch,
+    )  # fmt: skip
 
 
 def _itself(symbol: Any) -> Any:
@@ -163,9 +161,7 @@ _MAX_WEIGHT = 1_000_000
 _known: BoundedCache[Hashable, Fold] = BoundedCache(_MAX_WEIGHT, lambda fold: fold.weight)
 
 
-def known_folds() -> BoundedCache[Hashable, Fold]:
-    """The cache behind `fold_of`."""
-    return _known
+register("folds of questions", _known.__len__, _known.clear)
 
 
 def fold_of(
@@ -178,7 +174,7 @@ def fold_of(
     counts = np.bincount(items.groups_of, minlength=items.groups)
     if items.rows > 1:
         return _fold(operation, counts, values, nothing, combine)
-    key = (operation, counts.tobytes(), tuple(values), tuple(map(kind, values)))
+    key = (operation, counts.tobytes(), tuple(map(kind, values)), tuple(values))
     return _known.get_or_make(key, lambda: _fold(operation, counts, values, nothing, combine))
 
 

@@ -13,24 +13,35 @@ still holds its numbers also holds the table, and what was remembered in it is f
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import decimal
 import math
+import operator
 import threading
+import types
 import weakref
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from dolphin.errors import SymbolError, shorten
-from dolphin.symbolic.bounded import BoundedCache
+from dolphin.symbolic.bounded import BoundedCache, register
+from dolphin.symbolic.memos import Memo
 
 NAN = math.nan
-_SCALARS = frozenset({int, str, bool, bytes, type(None), complex})
+COMPLEX_NAN = complex(math.nan, math.nan)
+DECIMAL_NAN = decimal.Decimal("nan")
+_SCALARS = frozenset({int, str, bool, bytes, type(None)})
+# Libraries whose objects compare with anything, by all that they hold.
+_WELL_KNOWN = frozenset({"builtins", "fractions", "decimal", "datetime", "uuid", "pathlib"})
 
 
 def kind(symbol: Any) -> Any:
     """What, besides equality, makes two symbols interchangeable as arguments of a function.
+
+    Two equal objects of a class of the user's own are interchangeable if their attributes are: a
+    function may read what `__eq__` leaves out.
 
     >>> kind(1) == kind(True), kind((1, "a")) == kind((1.0, "a")), kind(0.0) == kind(-0.0)
     (False, False, False)
@@ -43,15 +54,36 @@ def kind(symbol: Any) -> Any:
     if isinstance(symbol, tuple):
         return (cls, *map(kind, symbol))
     if isinstance(symbol, frozenset):
-        return (cls, frozenset((member, kind(member)) for member in symbol))
-    if dataclasses.is_dataclass(symbol) and cls is not type:
-        names = (field.name for field in dataclasses.fields(symbol))
-        return (cls, *(kind(getattr(symbol, name)) for name in names))
-    return cls
+        return (cls, frozenset((kind(member), member) for member in symbol))
+    if cls.__eq__ is object.__eq__:
+        return cls
+    if cls.__module__ in _WELL_KNOWN:  # equal, and yet different: Decimal("1.0") and Decimal("1")
+        return (cls, repr(symbol))
+    return (cls, *_attributes(symbol))
+
+
+def _attributes(symbol: Any) -> Iterator[Any]:
+    """Names, kinds and values of the attributes of an object, whatever its `__eq__` looks at."""
+    try:
+        items = list(vars(symbol).items())
+    except TypeError:
+        items = []
+    for base in type(symbol).__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):
+                    items.append((name, member.__get__(symbol)))
+    for name, value in items:
+        try:
+            hash(value)
+        except Exception:
+            yield name, id(value)
+        else:
+            yield name, kind(value), value
 
 
 def canonical(symbol: Any) -> Any:
-    """One object for all `nan`, Python numbers for numpy's; everything else as it is."""
+    """One object for all `nan` of a type, Python numbers for numpy's; everything else as it is."""
     cls = type(symbol)
     if cls in _SCALARS or (cls is float and symbol == symbol):
         return symbol
@@ -64,16 +96,43 @@ def canonical(symbol: Any) -> Any:
                 make: Any = getattr(cls, "_make", cls)
                 return make(map(canonical, symbol))
         return symbol
-    if isinstance(symbol, float) and symbol != symbol:
-        return NAN
+    if cls is frozenset:
+        plain = frozenset(map(canonical, symbol))
+        return symbol if all(map(operator.is_, plain, symbol)) else plain
     if isinstance(symbol, np.generic):  # numpy integers overflow, Python's don't
-        return symbol.item()
+        symbol = symbol.item()
+    if isinstance(symbol, (float, np.floating, complex, decimal.Decimal)) and symbol != symbol:
+        if isinstance(symbol, complex):
+            return COMPLEX_NAN
+        return DECIMAL_NAN if isinstance(symbol, decimal.Decimal) else NAN
+    _refuse(symbol, cls)
+    return symbol
+
+
+def _refuse(symbol: Any, cls: type) -> None:
+    """Raise for what hashes by identity and can't be meant as a symbol."""
     if cls.__module__.startswith("torch") and hasattr(symbol, "requires_grad"):
         raise SymbolError(
             f"a tensor can't be a symbol: {shorten(symbol)} compares elementwise and hashes by "
             "identity. Return a Python number, e.g. tensor.item()."
         )
-    return symbol
+    if isinstance(symbol, (types.CoroutineType, types.AsyncGeneratorType)):
+        raise SymbolError(
+            f"{shorten(symbol)} can't be a symbol: nothing awaits it. Write a plain `def` instead "
+            "of `async def`."
+        )
+    if isinstance(symbol, Iterator) and cls.__module__ in ("builtins", "itertools"):
+        raise SymbolError(
+            f"a {cls.__name__} can't be a symbol: {shorten(symbol)} hashes by identity and can be "
+            "read only once. Return tuple(...) of it; for several possible results, pass a "
+            "distribution over them as another operand."
+        )
+    if any(base.__module__ == "dolphin.distribution" for base in cls.__mro__):
+        raise SymbolError(
+            "a Distribution can't be a symbol of another. Pass it as another operand, "
+            "apply(d, e, f), or write the operations one after another instead of one inside "
+            "another's function."
+        )
 
 
 def _obviously_alike(symbol: Any, equal: Any) -> bool:
@@ -96,6 +155,24 @@ def _obviously_alike(symbol: Any, equal: Any) -> bool:
     return True
 
 
+def equal(one: Any, other: Any) -> bool:
+    """Whether two symbols are equal; they are not if `__eq__` can't tell."""
+    try:
+        return one is other or bool(one == other)
+    except Exception:
+        return False
+
+
+def _compares_with_anything(symbol: Any) -> bool:
+    """Whether a symbol, as a key of a dictionary, can meet any other without an error."""
+    cls = type(symbol)
+    if cls in _SCALARS or cls is float or cls.__eq__ is object.__eq__:
+        return True
+    if cls.__eq__ is tuple.__eq__ or cls.__eq__ is frozenset.__eq__:
+        return all(map(_compares_with_anything, symbol))
+    return cls.__module__ in _WELL_KNOWN
+
+
 class SymbolTable:
     """Numbers symbols, and holds what user functions returned for them (`memos`)."""
 
@@ -104,6 +181,7 @@ class SymbolTable:
         "_class_of",
         "_lock",
         "_numbers",
+        "_special",
         "_variants",
         "memos",
         "remembered",
@@ -112,9 +190,10 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self.symbols: list[Any] = []
-        self.memos: dict[Hashable, dict[Any, int]] = {}
-        self.remembered = 0  # entries in all memos, kept up to date by `functions.evaluate`
+        self.memos: dict[Hashable, Memo] = {}
+        self.remembered = 0  # entries in all memos
         self._numbers: dict[Any, int] = {}
+        self._special: dict[int, list[int]] = {}  # by hash, see `_number_special`
         # Equal symbols of another kind get numbers of their own; `_class_of` leads from every
         # number to the number of the symbol that was first in its class of equals.
         self._variants: dict[int, list[int]] = {}
@@ -128,32 +207,76 @@ class SymbolTable:
         """The number of `symbol`, given out now if it is new."""
         try:
             known = self._numbers.get(symbol)
-        except TypeError:
+        except Exception:  # unhashable, or an `__eq__` that takes only its own kind
+            known = None
+        if known is not None and _obviously_alike(symbol, self.symbols[known]):
+            return known
+        try:
+            symbol = canonical(symbol)
+            hashed = hash(symbol)
+        except SymbolError:
+            raise
+        except Exception:
             raise SymbolError(
                 f"unhashable symbol {shorten(symbol)} of type {type(symbol).__name__}. Symbols are "
                 "hashable Python objects: use a tuple instead of a list, a frozenset instead of a "
                 "set, a frozen dataclass instead of a dict."
             ) from None
-        if known is not None and _obviously_alike(symbol, self.symbols[known]):
-            return known
-        symbol = canonical(symbol)
         with self._lock:
-            return self._number_canonical(symbol)
+            if _compares_with_anything(symbol):
+                return self._number_ordinary(symbol, hashed)
+            return self._number_special(symbol, hashed)
 
     def numbers(self, symbols: Iterable[Any]) -> np.ndarray:
         return np.fromiter(map(self.number, symbols), dtype=np.int64)
 
-    def _number_canonical(self, symbol: Any) -> int:
+    def _number_ordinary(self, symbol: Any, hashed: int) -> int:
         first = self._numbers.get(symbol)
         if first is None:
             self._numbers[symbol] = number = self._append(symbol)
-            self._class_of[number] = number
+            for special in self._special.get(hashed, ()):
+                if equal(symbol, self.symbols[special]):
+                    return self._join(number, special)
             return number
+        return self._variant(symbol, first)
+
+    def _number_special(self, symbol: Any, hashed: int) -> int:
+        """A symbol with an `__eq__` of the user's own: that may raise for objects of other types.
+
+        It never becomes a key of a dictionary, where it would meet whatever else the process uses.
+        """
+        alike = self._special.setdefault(hashed, [])
+        for number in alike:
+            other = self.symbols[number]
+            if other is symbol:
+                return number
+            if type(other) is type(symbol) and equal(symbol, other):
+                return self._variant(symbol, int(self._class_of[number]))
+        number = self._append(symbol)
+        for candidate in (*alike, self._ordinary_like(symbol)):
+            if candidate is not None and equal(symbol, self.symbols[candidate]):
+                self._join(number, candidate)
+                break
+        alike.append(number)
+        return number
+
+    def _ordinary_like(self, symbol: Any) -> int | None:
+        try:
+            return self._numbers.get(symbol)
+        except Exception:
+            return None
+
+    def _variant(self, symbol: Any, first: int) -> int:
+        """The number of the symbol of this kind that is equal to the one with number `first`."""
         wanted = kind(symbol)
         for number in (first, *self._variants.get(first, ())):
             if kind(self.symbols[number]) == wanted:
                 return number
-        number = self._append(symbol)
+        return self._join(self._append(symbol), first)
+
+    def _join(self, number: int, other: int) -> int:
+        """Make `number` one of the equals of `other`."""
+        first = int(self._class_of[other])
         self._variants.setdefault(first, []).append(number)
         self._class_of[number] = first
         return number
@@ -162,8 +285,20 @@ class SymbolTable:
         number = len(self.symbols)
         if number == len(self._class_of):
             self._class_of = np.concatenate([self._class_of, np.empty_like(self._class_of)])
+        self._class_of[number] = number
         self.symbols.append(symbol)
         return number
+
+    def memo(self, key: Hashable, arity: int) -> Memo:
+        """What is remembered of a function, with this many arguments."""
+        memo = self.memos.get((arity, key))
+        return self.memos.setdefault((arity, key), Memo(arity)) if memo is None else memo
+
+    def remember(self, memo: Memo, columns: Sequence[np.ndarray], results: np.ndarray) -> None:
+        """Add results of distinct combinations to a memo of this table."""
+        new = memo.add(columns, results)
+        with self._lock:
+            self.remembered += new
 
     def classes(self, numbers: np.ndarray) -> np.ndarray:
         """The same number for all symbols that are equal."""
@@ -193,11 +328,12 @@ class Symbols(Sequence[Any]):
             return _known.get_or_make(members, lambda: cls.of(tuple(members)))
         members = tuple(map(canonical, members))
         try:
-            key = (members, tuple(map(kind, members)))
+            # Kinds come first: members of different types must not be compared.
+            key = (tuple(map(kind, members)), members)
             return _known.get_or_make(key, lambda: cls(members))
-        except TypeError:
-            SymbolTable().numbers(members)  # names the unhashable one
-            raise
+        except Exception:
+            SymbolTable().numbers(members)  # names an unhashable one
+            return cls(members)  # an `__eq__` that fails among its own kind: not remembered
 
     def __reduce__(self) -> Any:
         return Symbols.of, (self.members,)
@@ -213,7 +349,14 @@ class Symbols(Sequence[Any]):
         if self._index is None:
             index: dict[Any, int] = {}
             for place, member in enumerate(self.members):
-                index.setdefault(member, place)
+                try:
+                    index.setdefault(member, place)
+                except Exception as error:
+                    raise SymbolError(
+                        f"the symbol {shorten(member)} can't be compared with the others: its "
+                        f"__eq__ raised {type(error).__name__}: {error}. Return NotImplemented for "
+                        "objects of other types."
+                    ) from error
             self._index = index
         return self._index
 
@@ -222,19 +365,24 @@ class Symbols(Sequence[Any]):
         known = self._places
         try:
             return np.array([known[symbol] for symbol in symbols], dtype=np.int64)
-        except (KeyError, TypeError):  # a symbol that is not there, or not in this form
+        except Exception:  # a symbol that is not there, or not in this form
             return np.array([self.index_of(symbol) for symbol in symbols], dtype=np.int64)
 
     def index_of(self, symbol: Any) -> int:
         """The place of `symbol`, or -1."""
         index = self._places
         try:
-            place = index.get(symbol)
-        except TypeError:
+            hash(symbol)
+        except Exception:
             raise SymbolError(f"unhashable symbol {shorten(symbol)}") from None
-        if place is None:
-            place = index.get(canonical(symbol), -1)
-        return place
+        try:
+            place = index.get(symbol)
+            return index.get(canonical(symbol), -1) if place is None else place
+        except SymbolError:
+            raise
+        except Exception:  # an `__eq__` that takes only its own kind
+            places = (place for place, member in enumerate(self.members) if equal(symbol, member))
+            return next(places, -1)
 
     def places_of(self, wanted: Symbols) -> np.ndarray:
         """The place of each wanted symbol, or -1. The last answer is remembered."""
@@ -271,8 +419,4 @@ class Symbols(Sequence[Any]):
 
 # Many programs share few sets of symbols. What is evicted is only made again.
 _known: BoundedCache[Hashable, Symbols] = BoundedCache(1024)
-
-
-def known_symbols() -> BoundedCache[Hashable, Symbols]:
-    """The cache behind `Symbols.of`."""
-    return _known
+register("sets of symbols", _known.__len__, _known.clear)

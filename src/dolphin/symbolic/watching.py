@@ -15,6 +15,10 @@ class Watcher(Protocol):
         """A block in which user functions are called this many times."""
         ...
 
+    def not_remembered(self, reason: str) -> None:
+        """The present operation has a function whose results are not remembered."""
+        ...
+
 
 _watcher: ContextVar[Watcher | None] = ContextVar("dolphin_watcher", default=None)
 
@@ -23,6 +27,13 @@ def calls_of_functions(calls: int) -> contextlib.AbstractContextManager[None]:
     """The block in which user functions are called this many times."""
     watcher = _watcher.get()
     return contextlib.nullcontext() if watcher is None else watcher.functions(calls)
+
+
+def tell_not_remembered(reason: str) -> None:
+    """The present operation has a function whose results are not remembered."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher.not_remembered(reason)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from dolphin.provenance.exact.diagrams import Budget, Diagrams, TooLargeError
 from dolphin.provenance.exact.formulas import FormulaTable
 from dolphin.provenance.exact.ordering import Groups, Order, order_of_groups
 from dolphin.provenance.exact.worlds import differ_somewhere
-from dolphin.symbolic.bounded import BoundedCache
+from dolphin.symbolic.bounded import BoundedCache, register
 
 Compiler = Literal["auto", "diagrams", "sdd"]
 COMPILERS: tuple[Compiler, ...] = ("auto", "diagrams", "sdd")
@@ -20,6 +20,7 @@ KEPT = 8  # collections of diagrams that a table keeps
 SHARE = 4  # "auto" leaves three quarters of the seconds to PySDD
 
 _circuits: BoundedCache[tuple, Circuit] = BoundedCache(256)
+register("circuits", _circuits.__len__, _circuits.clear)
 
 
 def clear() -> None:

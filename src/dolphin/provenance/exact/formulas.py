@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dolphin.errors import SizeError
+from dolphin.symbolic.bounded import register
 
 FALSE, TRUE = 0, 1
 CONSTANT, FACT, NOT, AND, OR = range(5)
@@ -180,3 +181,4 @@ class Tables:
 
 
 tables = Tables()
+register("formulas", lambda: len(tables.current()), tables.clear)

@@ -31,6 +31,7 @@ from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
 from dolphin.provenance.numerics import connected
+from dolphin.symbolic.bounded import register
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,6 +490,7 @@ def _rows_of_groups(operands: Sequence[Formulas], plan: Contraction) -> np.ndarr
 
 
 _contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()
+register("digests of index lists", _contents.__len__, _contents.clear)
 
 
 def _content(plan: Contraction) -> bytes:

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from dolphin.execution.indices import to_device
 from dolphin.provenance.facts import Facts, Groups
+from dolphin.symbolic.bounded import register
 
 WORD_BITS = 63
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
@@ -107,6 +108,7 @@ def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int
 # A plain dictionary, because the compiler can look into it.
 _codes: dict[tuple[tuple[tuple[int, ...], ...], bool], Code] = {}
 _MOST_CODES = 512
+register("codes of proofs", _codes.__len__, _codes.clear)
 
 
 def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:

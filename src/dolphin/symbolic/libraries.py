@@ -1,0 +1,124 @@
+"""Which code belongs to a library, and which libraries a function may use and stay remembered."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import types
+from typing import Any
+
+from dolphin.symbolic.bounded import registered
+
+# Parts of Python whose functions give the same result for the same arguments.
+_STATELESS = frozenset(
+    [
+        "abc",
+        "array",
+        "ast",
+        "base64",
+        "binascii",
+        "bisect",
+        "builtins",
+        "calendar",
+        "cmath",
+        "collections",
+        "colorsys",
+        "copy",
+        "copyreg",
+        "csv",
+        "dataclasses",
+        "datetime",
+        "difflib",
+        "enum",
+        "fnmatch",
+        "fractions",
+        "functools",
+        "graphlib",
+        "hashlib",
+        "heapq",
+        "hmac",
+        "html",
+        "ipaddress",
+        "itertools",
+        "json",
+        "keyword",
+        "marshal",
+        "math",
+        "numbers",
+        "operator",
+        "pprint",
+        "random",
+        "re",
+        "reprlib",
+        "secrets",
+        "statistics",
+        "string",
+        "struct",
+        "textwrap",
+        "time",
+        "token",
+        "types",
+        "typing",
+        "unicodedata",
+        "urllib",
+        "uuid",
+        "warnings",
+        "weakref",
+        "zlib",
+        "_operator",
+        "_functools",
+        "_collections",
+        "_collections_abc",
+        "_bisect",
+        "_heapq",
+        "_struct",
+        "_json",
+        "_datetime",
+        "_statistics",
+        "_random",
+        "sre_compile",
+        "sre_parse",
+    ]
+)
+# Functions of Python that reach what their arguments don't show.
+_DYNAMIC = frozenset(
+    {"getattr", "setattr", "delattr", "vars", "globals", "locals", "eval", "exec", "compile", "dir",
+     "open", "input", "__import__", "breakpoint", "id"}
+)  # fmt: skip
+# Attributes that lead from a value to everything else.
+REFLECTION = frozenset(
+    {"__dict__", "__globals__", "__closure__", "__self__", "__func__", "__wrapped__", "__code__",
+     "__getattribute__", "__builtins__", "__defaults__", "__kwdefaults__", "__subclasses__",
+     "cell_contents", "f_globals", "f_locals", "f_back", "gi_frame", "tb_frame"}
+)  # fmt: skip
+
+
+@registered("modules of libraries")
+@functools.lru_cache(maxsize=1024)
+def of_library(module: str | None) -> bool:
+    """Whether a module belongs to Python or to an installed package, rather than to the user."""
+    root = (module or "").partition(".")[0]
+    if root in ("dolphin", "dolphin_tasks"):  # installed or not, its programs are a user's
+        return False
+    if root in sys.stdlib_module_names and root != "__main__":
+        return True
+    found = getattr(sys.modules.get(root), "__file__", None)
+    paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+    return found is not None and any(found.startswith(path) for path in paths)
+
+
+def is_library_function(function: types.FunctionType) -> bool:
+    """By where the code stands: a decorator may have copied `__module__` from somewhere else."""
+    return of_library(function.__globals__.get("__name__"))
+
+
+def stateless(module: str | None) -> bool:
+    """Whether functions of this library depend on their arguments alone."""
+    root = (module or "builtins").partition(".")[0]
+    return root in _STATELESS or (of_library(module) and root not in sys.stdlib_module_names)
+
+
+def is_dynamic(function: Any) -> bool:
+    """Whether a built-in function reaches what its arguments don't show."""
+    return function.__module__ in ("builtins", "io", "_io") and function.__name__ in _DYNAMIC

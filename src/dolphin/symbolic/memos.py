@@ -1,0 +1,160 @@
+"""Remembered results of user functions, found for whole arrays of combinations at once.
+
+What is remembered of one operand stands in an array, at the place of the symbol's number. A
+combination of several is packed into one 64-bit key, and keys stand in an open-addressing
+hash table made of two arrays, so that looking up a million of them takes a few numpy calls
+instead of a million steps of Python. Combinations of more than two operands are packed two at a
+time: the pair of the first two gets a number of its own, which is paired with the third.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+MISSING = -2  # instead of a result: this combination was not seen before
+_FREE = -1  # no key: keys are packed from numbers, which are not negative
+_FEWEST = 64  # places of an empty table, a power of two
+
+
+class Memo:
+    """The results of one function for combinations of `arity` symbols. Only grows; thread-safe.
+
+    >>> memo = Memo(arity=2)
+    >>> memo.add([np.array([3, 4]), np.array([7, 7])], np.array([70, 71]))
+    2
+    >>> memo.find([np.array([4, 5, 3]), np.array([7, 7, 7])]).tolist()
+    [71, -2, 70]
+    >>> len(memo)
+    2
+    """
+
+    __slots__ = ("_lock", "_pairs", "_results", "arity")
+
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
+        self._pairs = [_HashTable() for _ in range(arity - 2)]
+        self._results = _Numbered() if arity == 1 else _HashTable()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._results.size
+
+    def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """The result for each combination, `MISSING` where none is remembered."""
+        with self._lock:
+            key = columns[0]
+            for column, pairs in zip(columns[1:-1], self._pairs, strict=True):
+                key = pairs.find(_packed(key, column))
+            if self.arity > 1:
+                key = _packed(key, columns[-1])
+            return self._results.find(key)
+
+    def add(self, columns: Sequence[np.ndarray], results: np.ndarray) -> int:
+        """Remember results of distinct combinations. Returns how many of them are new."""
+        with self._lock:
+            key = columns[0]
+            for column, pairs in zip(columns[1:-1], self._pairs, strict=True):
+                key = pairs.number(_packed(key, column))
+            if self.arity > 1:
+                key = _packed(key, columns[-1])
+            new = self._results.find(key) == MISSING  # another thread may have been faster
+            self._results.add(key[new], results[new])
+            return int(new.sum())
+
+
+def _packed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """One key for two numbers; where the left one is `MISSING`, a key that no table has."""
+    return (left << 32) | right
+
+
+class _Numbered:
+    """From small numbers to values: the number is the place."""
+
+    __slots__ = ("_values", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._values = np.full(_FEWEST, MISSING, dtype=np.int64)
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The value of each key, `MISSING` where there is none."""
+        values = self._values
+        return values[np.minimum(keys, len(values) - 1)]  # the last place stays free
+
+    def add(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Store distinct keys that are not there yet."""
+        top = int(keys.max(initial=0))
+        if top >= len(self._values) - 1:
+            grown = np.full(1 << (top + 2).bit_length(), MISSING, dtype=np.int64)
+            grown[: len(self._values)] = self._values
+            self._values = grown
+        self._values[keys] = values
+        self.size += len(keys)
+
+
+class _HashTable:
+    """From keys to values, with linear probing. At most half of the places are taken."""
+
+    __slots__ = ("_keys", "_values", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._keys = np.full(_FEWEST, _FREE, dtype=np.int64)
+        self._values = np.empty(_FEWEST, dtype=np.int64)
+
+    def _places(self, keys: np.ndarray) -> np.ndarray:
+        """Where the search for each key starts: multiplication spreads neighbouring keys."""
+        bits = len(self._keys).bit_length() - 1
+        mixed = (keys ^ (keys >> 29)).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (mixed >> np.uint64(64 - bits)).astype(np.int64)
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The value of each key, `MISSING` where there is none."""
+        place = self._places(keys)
+        seen = self._keys[place]
+        found = np.where(seen == keys, self._values[place], MISSING)
+        waiting = np.flatnonzero((seen != keys) & (seen != _FREE))
+        while len(waiting):
+            wanted = keys[waiting]
+            at = (place[waiting] + 1) & (len(self._keys) - 1)
+            place[waiting] = at
+            seen = self._keys[at]
+            hit = seen == wanted
+            found[waiting[hit]] = self._values[at[hit]]
+            waiting = waiting[~hit & (seen != _FREE)]
+        return found
+
+    def add(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Store distinct keys that are not there yet."""
+        if 2 * (self.size + len(keys)) > len(self._keys):
+            self._grow(self.size + len(keys))
+        self._store(keys, values)
+        self.size += len(keys)
+
+    def number(self, keys: np.ndarray) -> np.ndarray:
+        """The number of each key, given out now where it is new."""
+        distinct = np.unique(keys)
+        new = distinct[self.find(distinct) == MISSING]
+        self.add(new, self.size + np.arange(len(new)))
+        return self.find(keys)
+
+    def _grow(self, size: int) -> None:
+        old = self._keys != _FREE
+        keys, values = self._keys[old], self._values[old]
+        self._keys = np.full(1 << (4 * size - 1).bit_length(), _FREE, dtype=np.int64)
+        self._values = np.empty(len(self._keys), dtype=np.int64)
+        self._store(keys, values)
+
+    def _store(self, keys: np.ndarray, values: np.ndarray) -> None:
+        place = self._places(keys)
+        while len(keys):
+            free = np.flatnonzero(self._keys[place] == _FREE)
+            self._keys[place[free]] = keys[free]  # of several keys for one place, one stays
+            stored = self._keys[place] == keys
+            self._values[place[stored]] = values[stored]
+            left = ~stored
+            keys, values = keys[left], values[left]
+            place = (place[left] + 1) & (len(self._keys) - 1)

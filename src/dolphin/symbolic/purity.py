@@ -1,0 +1,69 @@
+"""`pure`: what the user vouches for."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, TypeVar
+
+from dolphin.errors import InputError, shorten
+
+_T = TypeVar("_T")
+
+_declared: dict[int, weakref.ref[Any]] = {}  # by identity: objects may have an __eq__ of their own
+
+
+def pure(thing: _T) -> _T:
+    """Declare a function, a class or an object pure: same arguments, same result, for ever.
+
+    Dolphin remembers a function only if it can see everything that the function reads. What it
+    can't see (an object that is passed on or called, a tensor, a file) it takes your word for. Of a
+    class, the instances' methods and calls are declared pure; of an object, its methods and calls.
+
+    A pure function is known by its code and by what it closes over: plain values by content,
+    objects by identity. So `@pure` also works on a function that is defined in `forward`. Whatever
+    else changes goes unnoticed; `cache_clear()` forgets, and `cache=False` opts out as ever.
+
+    Returns the thing itself.
+
+    >>> import dolphin as dl
+    >>> class Rules:
+    ...     def __init__(self): self.table = {1: "one", 2: "two"}
+    ...     def __getitem__(self, n): return self.table[n]
+    >>> rules = dl.pure(Rules())
+    >>> dl.Distribution([0.5, 0.5], [1, 2]).map(lambda n: rules[n]).symbols
+    ('one', 'two')
+    >>> dl.cache_info().not_remembered
+    ()
+    """
+    things: list[Any] = [thing]
+    if isinstance(thing, (staticmethod, classmethod)):
+        things = [thing.__func__]
+    for one in things:
+        try:
+            reference = weakref.ref(one, _forgetter(id(one)))
+        except TypeError:
+            raise InputError(
+                f"pure: {shorten(one)} of type {type(one).__name__} can't be marked. Declare its "
+                "class pure, or a function that uses it."
+            ) from None
+        _declared[id(one)] = reference
+    return thing
+
+
+def _forgetter(key: int) -> Any:
+    def forget(reference: weakref.ref[Any]) -> None:
+        if _declared.get(key) is reference:
+            del _declared[key]
+
+    return forget
+
+
+def is_pure(thing: Any) -> bool:
+    """Whether this very thing was declared pure."""
+    reference = _declared.get(id(thing))
+    return reference is not None and reference() is thing
+
+
+def any_pure() -> bool:
+    """Whether anything is declared pure at all."""
+    return bool(_declared)

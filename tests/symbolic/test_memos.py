@@ -1,0 +1,64 @@
+"""Remembered results: arrays that behave like the dictionary they stand for."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from dolphin.symbolic.memos import MISSING, Memo
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3, 5])
+@pytest.mark.parametrize("top", [3, 1000, 2**31 - 1])
+def test_like_a_dictionary(arity, top):
+    top = min(top, 100_000) if arity == 1 else top
+    random = np.random.default_rng(arity)
+    memo, expected = Memo(arity), {}
+    for size in (0, 1, 5, 200, 3000, 10):
+        columns = [random.integers(0, top, size) for _ in range(arity)]
+        combinations = list(zip(*(column.tolist() for column in columns), strict=True))
+        found = memo.find(columns).tolist()
+        assert found == [expected.get(combination, MISSING) for combination in combinations]
+        distinct = list(dict.fromkeys(combinations))
+        new = [np.array(column, dtype=np.int64) for column in zip(*distinct, strict=True)]
+        results = random.integers(-1, top, len(distinct))
+        if distinct:
+            added = memo.add(new, results)
+            assert added == sum(combination not in expected for combination in distinct)
+        for combination, result in zip(distinct, results.tolist(), strict=True):
+            expected.setdefault(combination, result)
+        assert len(memo) == len(expected)
+
+
+def test_keys_that_collide():
+    """Neighbours, multiples of large powers of two, and places that wrap round."""
+    memo = Memo(2)
+    lefts = np.repeat(np.arange(64) << 20, 64)
+    rights = np.tile(np.arange(64) << 24, 64)
+    memo.add([lefts, rights], np.arange(len(lefts)))
+    assert memo.find([lefts, rights]).tolist() == list(range(len(lefts)))
+    assert (memo.find([lefts + 1, rights]) == MISSING).all()
+
+
+def test_threads():
+    memo = Memo(3)
+    columns = [np.arange(5000) % 7, np.arange(5000), np.arange(5000) // 3]
+    wrong = []
+
+    def work(seed):
+        random = np.random.default_rng(seed)
+        for _ in range(30):
+            some = [column[random.integers(0, 5000, 300)] for column in columns]
+            found = memo.find(some)
+            wrong.extend(found[(found != MISSING) & (found != some[1])])
+            distinct = np.unique(some[1])
+            memo.add([column[distinct] for column in columns], distinct)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
