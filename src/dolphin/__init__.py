@@ -1,5 +1,6 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
+from dolphin.batched import Batched, Network, batched, network
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
     condition,
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DAMP",
+    "Batched",
     "Diagnosis",
     "Distribution",
     "DolphinError",
@@ -63,6 +65,7 @@ __all__ = [
     "FunctionError",
     "InputError",
     "MismatchError",
+    "Network",
     "Profile",
     "Proof",
     "Provenance",
@@ -73,6 +76,7 @@ __all__ = [
     "UnsupportedError",
     "apply",
     "apply_if",
+    "batched",
     "bce_loss",
     "cache_clear",
     "cache_info",
@@ -94,6 +98,7 @@ __all__ = [
     "minimum",
     "most_likely",
     "negate",
+    "network",
     "nll_loss",
     "normalized",
     "posterior",
