@@ -37,17 +37,22 @@ def parse(options: type[C], command: str, arguments: list[str], default: C | Non
 def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
     """The task that a command starts with; help on tasks where it asks for help."""
     names = ", ".join(TASKS)
+    if arguments and arguments[0].startswith("--task="):
+        arguments = ["--task", arguments[0].removeprefix("--task="), *arguments[1:]]
+    if arguments[:1] == ["--task"]:
+        arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = "".join(f"  {name:<10}{task.summary}\n" for name, task in TASKS.items())
         text = f"usage: dolphin {command} TASK [OPTIONS]\n\ntasks:\n{lines}\n"
         text += f"`dolphin {command} TASK --help` lists the options of a task.\n"
+        text += f"Your own: dolphin {command} --task module:Class [OPTIONS]\n"
         if not arguments:
             raise OptionError(f"{command} needs a task: {names}.")
         sys.stdout.write(text)
         raise SystemExit(0)
     if arguments[0].startswith("-"):
         raise OptionError(f"{command} starts with a task ({names}), got {arguments[0]}.")
-    return find_task(arguments[0]).name, arguments[1:]
+    return arguments[0], arguments[1:]
 
 
 # -- tasks and data --------------------------------------------------------------------------------
@@ -107,11 +112,11 @@ def train(arguments: list[str]) -> int:
     if config.resume:
         config = _resumed(task_class, config, rest)
     config.check()
-    folder = RunFolder(config.out or Path("runs") / f"{name}{config.label()}")
+    folder = RunFolder(config.out or Path("runs") / f"{task_class.name}{config.label()}")
     config = dataclasses.replace(config, out=folder.path)
     processes = Processes(config.device)
     try:
-        with Display(quiet=not processes.main) as display:
+        with folder.claimed(processes), Display(quiet=not processes.main) as display:
             try:
                 Trainer(task_class(config), folder, display, processes).run()
             except Interrupted:
@@ -128,7 +133,8 @@ def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[st
     """Options that are not given again are those of the run that goes on."""
     if config.out is None:
         raise OptionError("--resume needs --out, the folder of the run to continue.")
-    stored = checkpoint.load(RunFolder(config.out).checkpoint, task.name)["config"]
+    path = RunFolder(config.out).checkpoint
+    stored = checkpoint.part(checkpoint.load(path, task.name), "config", dict, path)
     default = type(config).from_json(stored)
     return parse(type(config), f"train {task.name}", arguments, default)
 
@@ -215,13 +221,15 @@ def _trained(
     folder = RunFolder(run)
     if not run.is_dir():
         raise RunError(f"{run}: there is no such run folder.")
-    stored = folder.read_json("config.json")
+    stored = folder.read_fields("config.json", {"task": str, "config": dict})
     task_class = find_task(stored["task"])
     config = task_class.config_class.from_json(stored["config"])
+    config.check()
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=data_dir)
     task = task_class(config)
     network = use_row_dropout(task.network())
     content = checkpoint.load(folder.best, task.name)
-    checkpoint.load_weights(network, content["network"], folder.best)
+    weights = checkpoint.part(content, "network", dict, folder.best)
+    checkpoint.load_weights(network, weights, folder.best)
     return task, network.to(processes.device)
