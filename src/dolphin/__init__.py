@@ -1,5 +1,6 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
+from dolphin.branches import where
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
     condition,
@@ -47,6 +48,7 @@ from dolphin.provenance import (
 )
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
 from dolphin.settings import settings
+from dolphin.symbolic.chance import Weighted, weighted
 from dolphin.traced import Traced, trace
 
 __version__ = "0.1.0"
@@ -71,6 +73,7 @@ __all__ = [
     "TopKProofs",
     "Traced",
     "UnsupportedError",
+    "Weighted",
     "apply",
     "apply_if",
     "bce_loss",
@@ -106,6 +109,8 @@ __all__ = [
     "trace",
     "union",
     "using",
+    "weighted",
+    "where",
 ]
 
 

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
+from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred
+from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Index, IndexLists, lists_of
 from dolphin.execution.profiling import active_profile, profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.plans import (
     Domain,
     Plan,
@@ -27,6 +30,7 @@ from dolphin.symbolic.plans import (
     make_plan,
     union_plan,
 )
+from dolphin.symbolic.symbols import Symbols
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
@@ -46,10 +50,12 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     skipped = _left_out(provenance, operands)
     domains = [d.domain for d in operands]
     outcome = _Outcome.of(provenance, batch, operands)
+    sources = Sources(Watch)
     if all(d.shared for d in operands):
-        plan = make_plan(task, domains, skipped)
+        plan = make_plan(task, domains, skipped, sources)
         if (
             mask is None
+            and plan.draws is None
             and len(operands) == 2
             and _worth_deferring(lists_of(plan.combinations), operands)
         ):
@@ -57,23 +63,44 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
             return outcome.tagged(plan.domain, waiting)
         like = like_of(operands)
         tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
-        result = outcome.tagged(plan.domain, run(plan, tags, provenance))
+        made, constant = _run(task, plan, tags, outcome, sources)
+        result = outcome.tagged(plan.domain, made, constant)
         if mask is None:
             return result
-        if result.domain is operands[0].domain:
-            return _where_shared(mask, result, operands[0])
-        return _where_rows(mask.cpu().numpy(), result, operands[0])
+        return choose_rows(mask, result, operands[0])
     like = like_of(operands)
     flat: list[tuple[Tags, RowAddress]] = [
         (None, RowAddress(d.width, per_row=False)) if skip else d.flat_tags(like)
         for d, skip in zip(operands, skipped, strict=True)
     ]
     active = None if mask is None else mask.cpu().numpy()
-    rows = Rows(batch, [address for _, address in flat], active)
-    plan = make_plan(task, domains, skipped, rows)
-    made = run(plan, [tags for tags, _ in flat if tags is not None], provenance)
-    result = outcome.tagged(plan.domain, made)
+    apart = draws.own_facts(provenance, batch)
+    rows = Rows(batch, [address for _, address in flat], active, apart)
+    plan = make_plan(task, domains, skipped, sources, rows)
+    given = [tags for tags, _ in flat if tags is not None]
+    made, constant = _run(task, plan, given, outcome, sources)
+    result = outcome.tagged(plan.domain, made, constant)
     return result if active is None else _where_rows(active, result, operands[0])
+
+
+def _run(
+    task: Task, plan: Plan, tags: Sequence[Tags], outcome: _Outcome, sources: Sources
+) -> tuple[Tags | None, bool]:
+    """The tags of the result, and whether they depend on no input and no weight."""
+    if plan.draws is None:
+        return run(plan, tags, outcome.provenance), outcome.constant
+    site = (task.operation, getattr(task.function, "__code__", task.function))
+    drawn = draws.tags_of(
+        plan.draws,
+        sources.tensors,
+        tags,
+        outcome.provenance,
+        outcome.batch,
+        site,
+        flat=not isinstance(plan.domain, Symbols),
+    )
+    constant = outcome.constant and not plan.draws.from_tensors
+    return run(plan, drawn, outcome.provenance), constant
 
 
 class _Outcome:
@@ -88,14 +115,16 @@ class _Outcome:
         exclusive = all(d.exclusive for d in operands)
         return cls(provenance, batch, exclusive, all(d.constant for d in operands))
 
-    def tagged(self, domain: Domain, made: Tags | Deferred | None) -> Tagged:
+    def tagged(
+        self, domain: Domain, made: Tags | Deferred | None, constant: bool | None = None
+    ) -> Tagged:
         return Tagged(
             domain,
             made,
             self.provenance,
             self.batch,
             exclusive=self.exclusive,
-            constant=self.constant,
+            constant=self.constant if constant is None else constant,
         )
 
 
@@ -177,6 +206,13 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
             joined = provenance.concat(parts)
     made = run(plan, [joined], provenance)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
+
+
+def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
+    """`new` in the rows of the mask, `old` in the others."""
+    if new.shared and new.domain is old.domain:
+        return _where_shared(mask, new, old)
+    return _where_rows(mask.cpu().numpy(), new, old)
 
 
 def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.symbolic.chance import Sources, Weighted, chance_number
 from dolphin.symbolic.symbols import SymbolTable
 from dolphin.symbolic.watching import calls_of_functions
 
@@ -25,11 +27,13 @@ def evaluate(
     columns: Sequence[np.ndarray],
     *,
     distinct: bool,
+    sources: Sources | None = None,
 ) -> np.ndarray:
     """The numbers of `function(...)` for each combination, `ABSENT` where `condition` is false.
 
     `columns` holds one array of symbol numbers per argument. With a `key` the results are
-    remembered in `table`. `distinct` promises that no combination occurs twice.
+    remembered in `table`. `distinct` promises that no combination occurs twice. Results may be a
+    matter of chance where there are `sources` of weights: then they are numbers of chances.
     """
     if len(columns[0]) == 0:
         return np.empty(0, dtype=np.int64)
@@ -48,11 +52,14 @@ def evaluate(
     results = [memo.get(k) for k in keys]
     missing = [place for place, result in enumerate(results) if result is None]
     if missing:
-        call = _Call(operation, function, condition, table)
+        call = _Call(operation, function, condition, table, sources)
         combinations = zip(*(column[missing].tolist() for column in columns), strict=True)
-        with calls_of_functions(len(missing)):
+        watching = contextlib.nullcontext() if sources is None else sources.watching()
+        with calls_of_functions(len(missing)), watching:
             for place, result in zip(missing, call.all(combinations), strict=True):
-                results[place] = memo[keys[place]] = result
+                results[place] = result
+                if sources is None or sources.take_note():
+                    memo[keys[place]] = result
         if key is not None:
             table.remembered += len(memo) - before
     found = np.array(results, dtype=np.int64)
@@ -79,15 +86,17 @@ class _Call:
         function: Callable[..., Any],
         condition: Callable[..., Any] | None,
         table: SymbolTable,
+        sources: Sources | None,
     ) -> None:
         self.operation = operation
         self.function = function
         self.condition = condition
         self.table = table
+        self.sources = sources
 
     def all(self, combinations: Iterable[Sequence[int]]) -> Iterator[int]:
         """The results for all combinations: quickly, and slowly once more for one that fails."""
-        symbols, number = self.table.symbols, self.table.number
+        symbols, number = self.table.symbols, self._number
         function, condition = self.function, self.condition
         for numbers in combinations:
             arguments = [symbols[n] for n in numbers]
@@ -101,6 +110,19 @@ class _Call:
             # What failed is called once more, by the one who explains what went wrong.
             yield self(numbers) if result is None else result
 
+    def _number(self, result: Any) -> int:
+        """The number of a result: of a symbol, or of a chance."""
+        if type(result) is not Weighted:
+            return self.table.number(result)
+        if self.sources is None:
+            raise SymbolError(
+                "what is compared can't be a matter of chance. Draw first, with "
+                "d.map(lambda x: dolphin.weighted(...)), and compare the result."
+            )
+        if not result.outcomes:
+            return ABSENT
+        return chance_number(self.table, self.sources.written_down(result, self.table))
+
     def __call__(self, numbers: Sequence[int]) -> int:
         symbols = self.table.symbols
         arguments = [symbols[number] for number in numbers]
@@ -109,9 +131,16 @@ class _Call:
                 holds = self.condition(*arguments)
             except Exception as error:
                 raise self._failure("condition", self.condition, arguments, error) from error
+            if type(holds) is Weighted:
+                raise FunctionError(
+                    f"{self.operation}: the condition {name_of(self.condition)} returned a "
+                    f"dolphin.weighted for {_quote(arguments)}; a condition is True or False. Draw "
+                    "first, with d.map(lambda x: dolphin.weighted({(x, True): 0.9, (x, False): "
+                    "0.1})), and filter the result by what was drawn."
+                )
             if holds is not True and holds is not False and type(holds) is not np.bool_:
                 raise FunctionError(
-                    f"{self.operation}: the condition {_name(self.condition)} returned "
+                    f"{self.operation}: the condition {name_of(self.condition)} returned "
                     f"{shorten(holds)} ({type(holds).__name__}) for {_quote(arguments)}; it must "
                     "return True or False. Write a comparison, or wrap the result in bool(...)."
                 )
@@ -122,10 +151,10 @@ class _Call:
         except Exception as error:
             raise self._failure("function", self.function, arguments, error) from error
         try:
-            return self.table.number(result)
+            return self._number(result)
         except SymbolError as error:
             raise SymbolError(
-                f"{self.operation}: the result of {_name(self.function)} for {_quote(arguments)} "
+                f"{self.operation}: the result of {name_of(self.function)} for {_quote(arguments)} "
                 f"can't be a symbol: {error}"
             ) from None
 
@@ -134,7 +163,7 @@ class _Call:
     ) -> DolphinError:
         wants = _arity(function)
         message = (
-            f"{self.operation}: the {role} {_name(function)} raised "
+            f"{self.operation}: the {role} {name_of(function)} raised "
             f"{type(error).__name__}: {error}, called with {_quote(arguments)}"
         )
         if wants is not None and wants != len(arguments):
@@ -158,7 +187,8 @@ def _arity(function: Callable[..., Any]) -> int | None:
     return code.co_argcount - isinstance(function, types.MethodType)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
+    """What messages call a user function."""
     return getattr(function, "__qualname__", None) or shorten(function, 40)
 
 

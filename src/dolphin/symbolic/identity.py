@@ -73,7 +73,11 @@ class _Same:
         return target is not None and target is other._target()
 
 
-def fingerprint(function: Callable[..., Any]) -> Hashable | None:
+Slot = Callable[[Any], Hashable | None]
+"""What stands for a value that counts by its place alone, not by content; None for all others."""
+
+
+def fingerprint(function: Callable[..., Any], slot: Slot | None = None) -> Hashable | None:
     """A key that is equal for functions that behave alike, or None where that can't be told.
 
     >>> def adder(n): return lambda x: x + n
@@ -84,7 +88,7 @@ def fingerprint(function: Callable[..., Any]) -> Hashable | None:
     if type(function) is types.FunctionType and _is_closed(function):
         return function.__code__
     try:
-        return _Reader().function(function)
+        return _Reader(slot).function(function)
     except _UnknownError:
         return None
 
@@ -138,9 +142,10 @@ def _read(code: types.CodeType) -> _Read:
 class _Reader:
     """One walk over what a function refers to."""
 
-    def __init__(self) -> None:
+    def __init__(self, slot: Slot | None = None) -> None:
         self.left = _BUDGET
         self.seen: set[int] = set()
+        self.slot = slot
 
     def function(self, function: Any) -> Hashable:
         if isinstance(function, types.FunctionType):
@@ -214,6 +219,10 @@ class _Reader:
 
     def _thing(self, value: Any, names: frozenset[str]) -> Hashable:
         """A module, a class or any other object."""
+        if self.slot is not None:
+            known = self.slot(value)
+            if known is not None:
+                return known
         if isinstance(value, _STATELESS) or id(value) in self.seen:
             return _Same(value)
         if isinstance(value, contextvars.ContextVar):
@@ -313,7 +322,7 @@ def _slots(cls: type) -> list[str]:
 def _of_library(module: str | None) -> bool:
     """Does a module belong to Python or to an installed package, rather than to the user?"""
     root = (module or "").partition(".")[0]
-    if root in sys.stdlib_module_names and root != "__main__":
+    if root == "dolphin" or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     found = getattr(sys.modules.get(root), "__file__", None)
     paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from dolphin.errors import MismatchError, SizeError
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache
-from dolphin.symbolic.calling import ABSENT, evaluate
+from dolphin.symbolic.calling import ABSENT, evaluate, name_of
+from dolphin.symbolic.chance import Draws, Sources, expanded
 from dolphin.symbolic.identity import fingerprint
 from dolphin.symbolic.symbols import Symbols, SymbolTable, known_symbols
 
@@ -81,13 +82,16 @@ class Task(NamedTuple):
     on: tuple[Callable[[Any], Any], ...] | None = None
     cache: bool = True
 
-    def key(self) -> Hashable | None:
-        """What the user's functions are, or None if that can't be told or isn't wanted."""
+    def key(self, sources: Sources) -> Hashable | None:
+        """What the user's functions are, or None if that can't be told or isn't wanted.
+
+        Tensors that they refer to are entered in `sources`.
+        """
         if not self.cache:
             return None
         parts: list[Hashable] = []
         for function in (self.function, self.condition, *(self.on or ())):
-            part = None if function is None else fingerprint(function)
+            part = None if function is None else fingerprint(function, sources.slot)
             if function is not None and part is None:
                 return None
             parts.append(part)
@@ -123,10 +127,14 @@ class AntiDiagonals:
 
 @dataclass(frozen=True)
 class Plan:
-    """Output symbols, and what combines into them."""
+    """Output symbols, and what combines into them; the last operand is the draws if there are any.
+
+    A place behind the last draw stands for **1**: no matter of chance.
+    """
 
     domain: Domain
     combinations: Combinations | AntiDiagonals
+    draws: Draws | None = None
 
 
 _MAX_PLAN_WEIGHT = 4_000_000
@@ -186,38 +194,50 @@ class Rows:
     batch: int
     addresses: Sequence[RowAddress]  # of each operand's tags
     active: np.ndarray | None = None  # (batch,) which rows take part
+    draw_apart: bool = False  # whether the draws of each row have tags of their own
 
 
 def make_plan(
     task: Task,
     domains: Sequence[Domain],
     skipped: Sequence[bool],
+    sources: Sources,
     rows: Rows | None = None,
 ) -> Plan:
     """The plan of `task` over operands with these symbols.
 
     Operands marked in `skipped` are certain: they take part in the symbols but not in the tags.
+    `sources` are filled with the tensors that weights come from.
     """
-    if rows is None:
-        key = task.key()
-        if key is None:
-            return _shared_plan(task, None, domains, skipped)
-        whole = (task.operation, key, tuple(domains), tuple(skipped))
-        return caches.plans.get_or_make(whole, lambda: _shared_plan(task, key, domains, skipped))
-    return _row_plan(task, task.key(), domains, rows, skipped)
+    key = task.key(sources)
+    if rows is not None:
+        return _row_plan(task, key, domains, rows, skipped, sources)
+    if key is None:
+        return _shared_plan(task, None, domains, skipped, sources)
+    whole = (task.operation, key, tuple(domains), tuple(skipped))
+    plan = caches.plans.get(whole)
+    if plan is None:
+        plan = _shared_plan(task, key, domains, skipped, sources)
+        if sources.remembered:
+            plan = caches.plans.put(whole, plan)
+    return plan
 
 
 # -- shared symbols --------------------------------------------------------------------------------
 
 
 def _shared_plan(
-    task: Task, key: Hashable | None, domains: Sequence[Any], skipped: Sequence[bool]
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Any],
+    skipped: Sequence[bool],
+    sources: Sources,
 ) -> Plan:
     table = caches.current_table()
     sizes = [len(domain) for domain in domains]
     if task.on is None:
         check_size(task.operation, sizes, math.prod(sizes))
-        results = _product_results(task, key, domains, table)
+        results = _product_results(task, key, domains, table, sources)
         places = None
     else:
         numbers = [domain.numbers(table) for domain in domains]
@@ -225,7 +245,12 @@ def _shared_plan(
         check_size(task.operation, sizes, _join_size(keys))
         places = list(_join(*keys))
         columns = [number[place] for number, place in zip(numbers, places, strict=True)]
-        results = _results(task, key, table, columns)
+        results = _results(task, key, table, columns, sources)
+    if len(results) and results.min() < ABSENT:
+        if places is None:
+            places = [grid.reshape(-1) for grid in np.indices(sizes)]
+        numbers = [domain.numbers(table) for domain in domains]
+        return _chance_plan(task, table, numbers, results, places, skipped)
     classes = np.where(results == ABSENT, ABSENT, table.classes(results))
     first, group_of = _groups(classes, len(table))
     members = Symbols.of(table.symbols[n] for n in results[first])
@@ -243,8 +268,32 @@ def _shared_plan(
     return Plan(members, Combinations(indices, group_of, len(members), whole))
 
 
+def _chance_plan(
+    task: Task,
+    table: SymbolTable,
+    numbers: Sequence[np.ndarray],
+    results: np.ndarray,
+    places: Sequence[np.ndarray],
+    skipped: Sequence[bool],
+) -> Plan:
+    """The plan where some results are a matter of chance."""
+    columns = [number[place] for number, place in zip(numbers, places, strict=True)]
+    each = expanded(table, name_of(task.function), results, columns)
+    assert each is not None
+    keep = each.results != ABSENT
+    first, group_of = _groups(table.classes(each.results[keep]), len(table))
+    members = Symbols.of(table.symbols[n] for n in each.results[keep][first])
+    used = [place for place, skip in zip(places, skipped, strict=True) if not skip]
+    indices = [*(place[each.origin[keep]] for place in used), each.column[keep]]
+    return Plan(members, Combinations(indices, group_of, len(members)), each.draws)
+
+
 def _product_results(
-    task: Task, key: Hashable | None, domains: Sequence[Any], table: SymbolTable
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Any],
+    table: SymbolTable,
+    sources: Sources,
 ) -> np.ndarray:
     """Results for all combinations, first operand slowest, some symbols of that one at a time."""
     first, *rest = (domain.numbers(table) for domain in domains)
@@ -257,16 +306,26 @@ def _product_results(
         some = (first[start : start + step], *rest)
         grids = np.indices(tuple(map(len, some)))
         columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
-        parts.append(_results(task, key, table, columns))
+        parts.append(_results(task, key, table, columns, sources))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _results(
-    task: Task, key: Hashable | None, table: SymbolTable, columns: Sequence[np.ndarray]
+    task: Task,
+    key: Hashable | None,
+    table: SymbolTable,
+    columns: Sequence[np.ndarray],
+    sources: Sources,
 ) -> np.ndarray:
-    memo = _memo_key(task, key, len(columns[0]))
     return evaluate(
-        task.operation, task.function, task.condition, memo, table, columns, distinct=True
+        task.operation,
+        task.function,
+        task.condition,
+        _memo_key(task, key, len(columns[0])),
+        table,
+        columns,
+        distinct=True,
+        sources=sources,
     )
 
 
@@ -300,6 +359,7 @@ def _row_plan(
     domains: Sequence[Domain],
     rows: Rows,
     skipped: Sequence[bool],
+    sources: Sources,
 ) -> Plan:
     table = caches.current_table()
     batch = rows.batch
@@ -328,17 +388,28 @@ def _row_plan(
         table,
         combined,
         distinct=False,
+        sources=sources,
     )
+    each = expanded(table, name_of(task.function), results, combined)
+    if each is not None:
+        results, row = each.results, row[each.origin]
+        places = [place[each.origin] for place in places]
+    column = None if each is None else each.column
     keep = results != ABSENT
     if not keep.all():
         results, row = results[keep], row[keep]
         places = [place[keep] for place in places]
+        column = None if column is None else column[keep]
     indices = [
         address.at(row, place)
         for address, place, skip in zip(rows.addresses, places, skipped, strict=True)
         if not skip
     ]
-    return group_rows(table, results, row, batch, indices)
+    if each is None or column is None:
+        return group_rows(table, results, row, batch, indices)
+    address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
+    plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
+    return replace(plan, draws=each.draws)
 
 
 def group_rows(

@@ -105,6 +105,7 @@ class SymbolTable:
         "_lock",
         "_numbers",
         "_variants",
+        "chances",
         "memos",
         "remembered",
         "symbols",
@@ -113,6 +114,7 @@ class SymbolTable:
     def __init__(self) -> None:
         self.symbols: list[Any] = []
         self.memos: dict[Hashable, dict[Any, int]] = {}
+        self.chances: list[Any] = []  # results that are a matter of chance
         self.remembered = 0  # entries in all memos, kept up to date by `functions.evaluate`
         self._numbers: dict[Any, int] = {}
         # Equal symbols of another kind get numbers of their own; `_class_of` leads from every
