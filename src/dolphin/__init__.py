@@ -37,6 +37,7 @@ from dolphin.operations import (
     sample,
     union,
 )
+from dolphin.programs import choose, program
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -79,6 +80,7 @@ __all__ = [
     "bce_loss",
     "cache_clear",
     "cache_info",
+    "choose",
     "condition",
     "count",
     "diagnose",
@@ -101,6 +103,7 @@ __all__ = [
     "normalized",
     "posterior",
     "profile",
+    "program",
     "reduce",
     "register_provenance",
     "sample",

@@ -45,6 +45,9 @@ def tags_of(
             "trace: the program has chances (dolphin.weighted), whose facts a traced program "
             "doesn't have. Pass them to it as an input, or call the program itself."
         )
+    seen = _witness.get()
+    if seen is not None:
+        seen.append(site)
     device, dtype = _where(draws, tensors, operands, provenance)
 
     def move(numbers: Tensor) -> Tensor:
@@ -228,6 +231,23 @@ class Rounds:
         ]
         joined = known.parts[0] if len(known.parts) == 1 else provenance.concat(known.parts)
         return provenance.select(joined, Index(np.array(places, dtype=np.int64)))
+
+
+_witness: ContextVar[list[Hashable] | None] = ContextVar("dolphin_drawn", default=None)
+
+
+@contextlib.contextmanager
+def witness() -> Iterator[list[Hashable]]:
+    """A list that shows whether something is drawn in a block."""
+    outer = _witness.get()
+    seen: list[Hashable] = []
+    token = _witness.set(seen)
+    try:
+        yield seen
+    finally:
+        _witness.reset(token)
+        if outer is not None:
+            outer += seen
 
 
 _rounds: ContextVar[Rounds | None] = ContextVar("dolphin_rounds", default=None)

@@ -19,6 +19,7 @@ from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
+from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.plans import (
     Domain,
     Plan,
@@ -35,6 +36,9 @@ from dolphin.symbolic.symbols import Symbols
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     """What a task makes of its operands."""
+    execution = current_execution()
+    if execution is not None:  # runs of a program that get here share the result, draws included
+        return execution.once("combine", lambda: combine(task, operands, where))
     active = active_profile()
     if active is None:
         return _combined(task, operands, where)
@@ -47,20 +51,14 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     provenance, batch = check(task.operation, operands)
     mask = None if where is None else _mask(task.operation, where, batch)
     operands = agreed(operands)
-    skipped = _left_out(provenance, operands)
+    skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
-    outcome = _Outcome.of(provenance, batch, operands)
+    outcome = Outcome.of(provenance, batch, operands)
     sources = Sources(Watch)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped, sources)
-        if (
-            mask is None
-            and plan.draws is None
-            and len(operands) == 2
-            and _worth_deferring(lists_of(plan.combinations), operands)
-        ):
-            waiting = Deferred(operands[0], lists_of(plan.combinations), operands[1].tags)
-            return outcome.tagged(plan.domain, waiting)
+        if mask is None and plan.draws is None:
+            return run_shared(plan, operands, skipped, outcome)
         like = like_of(operands)
         tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
         made, constant = _run(task, plan, tags, outcome, sources)
@@ -83,8 +81,21 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     return result if active is None else _where_rows(active, result, operands[0])
 
 
+def run_shared(
+    plan: Plan, operands: Sequence[Tagged], skipped: Sequence[bool], outcome: Outcome
+) -> Tagged:
+    """A plan over symbols that all rows share, now or when its result is read."""
+    lists = lists_of(plan.combinations)
+    if len(operands) == 2 and _worth_deferring(lists, operands):
+        waiting = Deferred(operands[0], lists, operands[1].tags)
+        return outcome.tagged(plan.domain, waiting)
+    like = like_of(operands)
+    tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
+    return outcome.tagged(plan.domain, run(plan, tags, outcome.provenance))
+
+
 def _run(
-    task: Task, plan: Plan, tags: Sequence[Tags], outcome: _Outcome, sources: Sources
+    task: Task, plan: Plan, tags: Sequence[Tags], outcome: Outcome, sources: Sources
 ) -> tuple[Tags | None, bool]:
     """The tags of the result, and whether they depend on no input and no weight."""
     if plan.draws is None:
@@ -103,7 +114,7 @@ def _run(
     return run(plan, drawn, outcome.provenance), constant
 
 
-class _Outcome:
+class Outcome:
     """What is known of a result before its tags."""
 
     def __init__(self, provenance: Provenance, batch: int, exclusive: bool, constant: bool) -> None:
@@ -111,7 +122,7 @@ class _Outcome:
         self.exclusive, self.constant = exclusive, constant
 
     @classmethod
-    def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> _Outcome:
+    def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> Outcome:
         exclusive = all(d.exclusive for d in operands)
         return cls(provenance, batch, exclusive, all(d.constant for d in operands))
 
@@ -128,7 +139,7 @@ class _Outcome:
         )
 
 
-def _left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
+def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
     """Which operands take part in the symbols but not in the tags: certain ones, a factor **1**.
 
     Where only such operands make results of several certain symbols, the algebra has to say that
@@ -245,9 +256,9 @@ def _where_rows(active: np.ndarray, new: Tagged, old: Tagged) -> Tagged:
     return _either(new, old).tagged(RowSymbols(table, numbers), tags)
 
 
-def _either(new: Tagged, old: Tagged) -> _Outcome:
+def _either(new: Tagged, old: Tagged) -> Outcome:
     exclusive = new.exclusive and old.exclusive
-    return _Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
+    return Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
 
 
 def _mask(operation: str, where: Any, batch: int) -> Tensor:

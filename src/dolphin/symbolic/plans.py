@@ -136,6 +136,11 @@ class Plan:
     combinations: Combinations | AntiDiagonals
     draws: Draws | None = None
 
+    @property
+    def weight(self) -> int:
+        """How many numbers are kept."""
+        return self.combinations.weight
+
 
 _MAX_PLAN_WEIGHT = 4_000_000
 _AT_ONCE = 1_000_000  # combinations that are looked at together while a plan is made
@@ -146,8 +151,8 @@ class Caches:
 
     def __init__(self) -> None:
         # A plan weighs as much as its index lists.
-        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
-            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.combinations.weight
+        self.plans: BoundedCache[Hashable, Any] = BoundedCache(
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.weight
         )
         self.table = SymbolTable()
         self.restarts = 0
@@ -251,15 +256,26 @@ def _shared_plan(
             places = [grid.reshape(-1) for grid in np.indices(sizes)]
         numbers = [domain.numbers(table) for domain in domains]
         return _chance_plan(task, table, numbers, results, places, skipped)
+    return grouped(table, results, places, sizes, skipped)
+
+
+def grouped(
+    table: SymbolTable,
+    results: np.ndarray,
+    places: Sequence[np.ndarray] | None,
+    sizes: Sequence[int],
+    skipped: Sequence[bool],
+) -> Plan:
+    """The plan that ⊕-es equal results. `places` None: of all combinations, in order."""
     classes = np.where(results == ABSENT, ABSENT, table.classes(results))
     first, group_of = _groups(classes, len(table))
     members = Symbols.of(table.symbols[n] for n in results[first])
     if places is None and not any(skipped) and _is_convolution(group_of, sizes):
         return Plan(members, AntiDiagonals((sizes[0], sizes[1])))
+    keep = group_of != ABSENT
+    everything = places is None and not any(skipped) and bool(keep.all())
     if places is None:
         places = [grid.reshape(-1) for grid in np.indices(sizes)]
-    keep = group_of != ABSENT
-    everything = task.on is None and not any(skipped) and bool(keep.all())
     if not keep.all():
         group_of = group_of[keep]
         places = [place[keep] for place in places]

@@ -107,6 +107,7 @@ class SymbolTable:
         "_variants",
         "chances",
         "memos",
+        "programs",
         "remembered",
         "symbols",
     )
@@ -114,6 +115,7 @@ class SymbolTable:
     def __init__(self) -> None:
         self.symbols: list[Any] = []
         self.memos: dict[Hashable, dict[Any, int]] = {}
+        self.programs: dict[Hashable, Any] = {}  # what programs ask for after which choices
         self.chances: list[Any] = []  # results that are a matter of chance
         self.remembered = 0  # entries in all memos, kept up to date by `functions.evaluate`
         self._numbers: dict[Any, int] = {}
