@@ -62,3 +62,26 @@ def test_constraint_layer(monkeypatch, capsys):
     plain, constrained = capsys.readouterr().out.splitlines()
     assert "100.0% are paths" not in plain
     assert "100.0% are paths" in constrained
+
+
+def test_hidden_markov(monkeypatch, capsys, tmp_path):
+    picture = tmp_path / "weather.png"
+    run_example("hidden_markov", monkeypatch, "--steps", "21", "--picture", str(picture))
+    printed = capsys.readouterr().out.splitlines()
+    assert float(printed[0].split()[-1]) > float(printed[1].split()[-1])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_noisy_sensor(monkeypatch, capsys):
+    run_example("noisy_sensor", monkeypatch, "--steps", "60")
+    misses, false = (
+        float(line.split()[2].rstrip(",")) for line in capsys.readouterr().out.splitlines()
+    )
+    assert abs(misses - 0.2) < 0.1
+    assert abs(false - 0.05) < 0.05
+
+
+def test_grid_world(monkeypatch, capsys):
+    run_example("grid_world", monkeypatch, "--steps", "20")
+    before, after, *_ = capsys.readouterr().out.splitlines()
+    assert float(after.split()[-1]) > 0.5 > float(before.split()[-1])

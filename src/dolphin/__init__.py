@@ -1,6 +1,7 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
 from dolphin.batched import Batched, Network, batched, network
+from dolphin.branches import where
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
     condition,
@@ -37,6 +38,7 @@ from dolphin.operations import (
     sample,
     union,
 )
+from dolphin.programs import choose, program
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -48,6 +50,7 @@ from dolphin.provenance import (
 )
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
 from dolphin.settings import settings
+from dolphin.symbolic.chance import Weighted, weighted
 from dolphin.symbolic.purity import pure
 from dolphin.traced import Traced, trace
 
@@ -75,12 +78,14 @@ __all__ = [
     "TopKProofs",
     "Traced",
     "UnsupportedError",
+    "Weighted",
     "apply",
     "apply_if",
     "batched",
     "bce_loss",
     "cache_clear",
     "cache_info",
+    "choose",
     "condition",
     "count",
     "diagnose",
@@ -104,6 +109,7 @@ __all__ = [
     "normalized",
     "posterior",
     "profile",
+    "program",
     "pure",
     "reduce",
     "register_provenance",
@@ -113,6 +119,8 @@ __all__ = [
     "trace",
     "union",
     "using",
+    "weighted",
+    "where",
 ]
 
 

@@ -26,6 +26,7 @@ from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.reading import Match, prob_of, read
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 
@@ -252,11 +253,14 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @property
     def symbols(self) -> tuple[S_co, ...]:
         """The symbols, in order; of all rows by first appearance, where rows have their own."""
+        if not self._tagged.shared:
+            numbers_are_read()
         return self._tagged.domain.members
 
     @property
     def batch_size(self) -> int:
         """The number of rows, B."""
+        numbers_are_read()
         return self._tagged.batch
 
     @property

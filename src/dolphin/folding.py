@@ -12,6 +12,7 @@ import numpy as np
 from dolphin.arguments import Function, operand, operands, usage
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, listing, shorten
+from dolphin.execution.draws import rounds
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
 from dolphin.execution.pending import Pending
@@ -67,11 +68,13 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     old = new = start
-    for _ in range(max_iterations):
-        new = checked(old)
-        if _settled(tagged_of(old), tagged_of(new)):
-            return new
-        old = new
+    with rounds() as draws:
+        for _ in range(max_iterations):
+            draws.start_round()
+            new = checked(old)
+            if _settled(tagged_of(old), tagged_of(new)):
+                return new
+            old = new
     known = set(start.symbols)
     grown = [symbol for symbol in new.symbols if symbol not in known]
     raise FixpointError(

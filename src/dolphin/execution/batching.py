@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from dolphin.execution import run, selecting
+from dolphin.execution.entries import Watch
 from dolphin.execution.gathering import Row, gathered, with_shared_symbols
 from dolphin.execution.indices import Contraction, lists_of
 from dolphin.execution.pending import Node, Pending, Waiting, collecting
@@ -27,6 +28,8 @@ from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, TagInfo, TensorProvenance
 from dolphin.provenance.registry import negates
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.chance import Sources
+from dolphin.symbolic.identity import key_of
 from dolphin.symbolic.plans import (
     Plan,
     RowAddress,
@@ -103,6 +106,8 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         return _combine_later(common, task, operands)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
+    if plan.draws is not None:  # chance: the facts of each row are made when it runs
+        return _combine_later(common, task, operands)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
     block = _Block(plan, common.provenance)
     key = common.key(len(taking_part))
@@ -120,10 +125,10 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
     active = active_profile()
     if active is None:
-        return make_plan(task, domains, skipped)
+        return make_plan(task, domains, skipped, Sources(Watch))
     shown = task.condition if task.operation == "filter" else task.function
     with active.operation(task.operation, shown):
-        return make_plan(task, domains, skipped)
+        return make_plan(task, domains, skipped, Sources(Watch))
 
 
 def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> Tagged:
@@ -131,7 +136,7 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
     functions = (task.function, task.condition, *(task.on or ()))
     held = [None if f is None else steady(f) for f in functions]
     changing = any(h is None for h, f in zip(held, functions, strict=True) if f is not None)
-    identity = task.key()
+    identity = key_of(task.operation, functions, task.cache)  # tensors count as themselves
     if not changing:
         on = (held[2], held[3]) if task.on is not None else None
         task = task._replace(function=held[0], condition=held[1], on=on)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dolphin.execution.indices import Contraction, IndexLists
 from dolphin.provenance.contract import Tags
+from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowAddress
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Deferred:
 
     def read(self, wanted: np.ndarray) -> Tensor | None:
         """Log-probabilities of one symbol a row; None if all tags may as well be computed."""
+        numbers_are_read()
         with torch.set_grad_enabled(self.gradients):
             return self.context.copy().run(self._read, wanted)
 

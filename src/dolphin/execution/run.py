@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
+from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred
+from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Index, IndexLists, lists_of
 from dolphin.execution.profiling import active_profile, profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.chance import Sources
+from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.plans import (
     Domain,
     Plan,
@@ -27,10 +31,14 @@ from dolphin.symbolic.plans import (
     make_plan,
     union_plan,
 )
+from dolphin.symbolic.symbols import Symbols
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     """What a task makes of its operands."""
+    execution = current_execution()
+    if execution is not None:  # runs of a program that get here share the result, draws included
+        return execution.once("combine", lambda: combine(task, operands, where))
     active = active_profile()
     if active is None:
         return _combined(task, operands, where)
@@ -45,38 +53,68 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     operands = agreed(operands)
     skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
-    outcome = _Outcome.of(provenance, batch, operands)
+    outcome = Outcome.of(provenance, batch, operands)
+    sources = Sources(Watch)
     if all(d.shared for d in operands):
-        plan = make_plan(task, domains, skipped)
-        if (
-            mask is None
-            and len(operands) == 2
-            and _worth_deferring(lists_of(plan.combinations), operands)
-        ):
-            waiting = Deferred(operands[0], lists_of(plan.combinations), operands[1].tags)
-            return outcome.tagged(plan.domain, waiting)
+        plan = make_plan(task, domains, skipped, sources)
+        if mask is None and plan.draws is None:
+            return run_shared(plan, operands, skipped, outcome)
         like = like_of(operands)
         tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
-        result = outcome.tagged(plan.domain, run(plan, tags, provenance))
+        made, constant = _run(task, plan, tags, outcome, sources)
+        result = outcome.tagged(plan.domain, made, constant)
         if mask is None:
             return result
-        if result.domain is operands[0].domain:
-            return _where_shared(mask, result, operands[0])
-        return _where_rows(mask.cpu().numpy(), result, operands[0])
+        return choose_rows(mask, result, operands[0])
     like = like_of(operands)
     flat: list[tuple[Tags, RowAddress]] = [
         (None, RowAddress(d.width, per_row=False)) if skip else d.flat_tags(like)
         for d, skip in zip(operands, skipped, strict=True)
     ]
     active = None if mask is None else mask.cpu().numpy()
-    rows = Rows(batch, [address for _, address in flat], active)
-    plan = make_plan(task, domains, skipped, rows)
-    made = run(plan, [tags for tags, _ in flat if tags is not None], provenance)
-    result = outcome.tagged(plan.domain, made)
+    apart = draws.own_facts(provenance, batch)
+    rows = Rows(batch, [address for _, address in flat], active, apart)
+    plan = make_plan(task, domains, skipped, sources, rows)
+    given = [tags for tags, _ in flat if tags is not None]
+    made, constant = _run(task, plan, given, outcome, sources)
+    result = outcome.tagged(plan.domain, made, constant)
     return result if active is None else _where_rows(active, result, operands[0])
 
 
-class _Outcome:
+def run_shared(
+    plan: Plan, operands: Sequence[Tagged], skipped: Sequence[bool], outcome: Outcome
+) -> Tagged:
+    """A plan over symbols that all rows share, now or when its result is read."""
+    lists = lists_of(plan.combinations)
+    if len(operands) == 2 and _worth_deferring(lists, operands):
+        waiting = Deferred(operands[0], lists, operands[1].tags)
+        return outcome.tagged(plan.domain, waiting)
+    like = like_of(operands)
+    tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
+    return outcome.tagged(plan.domain, run(plan, tags, outcome.provenance))
+
+
+def _run(
+    task: Task, plan: Plan, tags: Sequence[Tags], outcome: Outcome, sources: Sources
+) -> tuple[Tags | None, bool]:
+    """The tags of the result, and whether they depend on no input and no weight."""
+    if plan.draws is None:
+        return run(plan, tags, outcome.provenance), outcome.constant
+    site = (task.operation, getattr(task.function, "__code__", task.function))
+    drawn = draws.tags_of(
+        plan.draws,
+        sources.tensors,
+        tags,
+        outcome.provenance,
+        outcome.batch,
+        site,
+        flat=not isinstance(plan.domain, Symbols),
+    )
+    constant = outcome.constant and not plan.draws.from_tensors
+    return run(plan, drawn, outcome.provenance), constant
+
+
+class Outcome:
     """What is known of a result before its tags."""
 
     def __init__(self, provenance: Provenance, batch: int, exclusive: bool, constant: bool) -> None:
@@ -84,18 +122,20 @@ class _Outcome:
         self.exclusive, self.constant = exclusive, constant
 
     @classmethod
-    def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> _Outcome:
+    def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> Outcome:
         exclusive = all(d.exclusive for d in operands)
         return cls(provenance, batch, exclusive, all(d.constant for d in operands))
 
-    def tagged(self, domain: Domain, made: Tags | Deferred | None) -> Tagged:
+    def tagged(
+        self, domain: Domain, made: Tags | Deferred | None, constant: bool | None = None
+    ) -> Tagged:
         return Tagged(
             domain,
             made,
             self.provenance,
             self.batch,
             exclusive=self.exclusive,
-            constant=self.constant,
+            constant=self.constant if constant is None else constant,
         )
 
 
@@ -183,6 +223,13 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
 
 
+def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
+    """`new` in the rows of the mask, `old` in the others."""
+    if new.shared and new.domain is old.domain:
+        return _where_shared(mask, new, old)
+    return _where_rows(mask.cpu().numpy(), new, old)
+
+
 def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
     """`new` in the rows of the mask, `old` in the others; both have the same symbols."""
     like = like_of([new, old])
@@ -213,9 +260,9 @@ def _where_rows(active: np.ndarray, new: Tagged, old: Tagged) -> Tagged:
     return _either(new, old).tagged(RowSymbols(table, numbers), tags)
 
 
-def _either(new: Tagged, old: Tagged) -> _Outcome:
+def _either(new: Tagged, old: Tagged) -> Outcome:
     exclusive = new.exclusive and old.exclusive
-    return _Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
+    return Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
 
 
 def _mask(operation: str, where: Any, batch: int) -> Tensor:

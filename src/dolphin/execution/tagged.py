@@ -15,6 +15,7 @@ from dolphin.execution.indices import Index
 from dolphin.provenance.contract import Provenance, TagInfo, Tags
 from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, check_rows
 from dolphin.symbolic.symbols import Symbols
 
@@ -92,6 +93,7 @@ class Tagged:
     @property
     def tags(self) -> Tags | None:
         """The tags, computed now if that was deferred; None if every symbol is certain."""
+        numbers_are_read()
         made = self.made
         if isinstance(made, Deferred):
             made = self.made = made.compute()

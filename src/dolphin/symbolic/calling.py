@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.symbolic.chance import Sources, Weighted, chance_number
 from dolphin.symbolic.identity import key_of
 from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.symbols import SymbolTable
@@ -28,12 +30,14 @@ def evaluate(
     *,
     distinct: bool,
     watch: Watch | None = None,
+    sources: Sources | None = None,
 ) -> np.ndarray:
     """The numbers of `function(...)` for each combination, `ABSENT` where `condition` is false.
 
     `columns` holds one array of symbol numbers per argument. With a `key` the results are
     remembered in `table`, if `watch` sees no change while they are computed. `distinct` promises
-    that no combination occurs twice.
+    that no combination occurs twice. Results may be a matter of chance where there are `sources` of
+    weights: then they are numbers of chances.
     """
     if len(columns[0]) == 0:
         return np.empty(0, dtype=np.int64)
@@ -49,14 +53,19 @@ def evaluate(
     inverse: np.ndarray | None = None
     if not distinct:
         new, inverse = _distinct(new)
-    call = _Call(operation, function, condition, table)
-    with calls_of_functions(len(new[0])):
+    call = _Call(operation, function, condition, table, sources)
+    watching = contextlib.nullcontext() if sources is None else sources.watching()
+    kept = np.ones(len(new[0]), dtype=bool)
+    with calls_of_functions(len(new[0])), watching:
         combinations = zip(*(column.tolist() for column in new), strict=True)
         calls = call.all(combinations)
         watched = calls if memo is None or watch is None else watch.over(calls)
-        made = np.fromiter(watched, dtype=np.int64, count=len(new[0]))
+        made = np.empty(len(new[0]), dtype=np.int64)
+        for place, result in enumerate(watched):
+            made[place] = result
+            kept[place] = sources is None or sources.take_note()
     if memo is not None and (watch is None or watch.steady):
-        table.remember(memo, new, made)
+        table.remember(memo, [column[kept] for column in new], made[kept])
     results[missing] = made if inverse is None else made[inverse]
     return results
 
@@ -122,15 +131,17 @@ class _Call:
         function: Callable[..., Any],
         condition: Callable[..., Any] | None,
         table: SymbolTable,
+        sources: Sources | None,
     ) -> None:
         self.operation = operation
         self.function = function
         self.condition = condition
         self.table = table
+        self.sources = sources
 
     def all(self, combinations: Iterable[Sequence[int]]) -> Iterator[int]:
         """The results for all combinations: quickly, and slowly once more for one that fails."""
-        symbols, number = self.table.symbols, self.table.number
+        symbols, number = self.table.symbols, self._number
         function, condition = self.function, self.condition
         for numbers in combinations:
             arguments = [symbols[n] for n in numbers]
@@ -144,6 +155,19 @@ class _Call:
             # What failed is called once more, by the one who explains what went wrong.
             yield self(numbers) if result is None else result
 
+    def _number(self, result: Any) -> int:
+        """The number of a result: of a symbol, or of a chance."""
+        if type(result) is not Weighted:
+            return self.table.number(result)
+        if self.sources is None:
+            raise SymbolError(
+                "what is compared can't be a matter of chance. Draw first, with "
+                "d.map(lambda x: dolphin.weighted(...)), and compare the result."
+            )
+        if not result.outcomes:
+            return ABSENT
+        return chance_number(self.table, self.sources.written_down(result, self.table))
+
     def __call__(self, numbers: Sequence[int]) -> int:
         symbols = self.table.symbols
         arguments = [symbols[number] for number in numbers]
@@ -152,9 +176,16 @@ class _Call:
                 holds = self.condition(*arguments)
             except Exception as error:
                 raise self._failure("condition", self.condition, arguments, error) from error
+            if type(holds) is Weighted:
+                raise FunctionError(
+                    f"{self.operation}: the condition {name_of(self.condition)} returned a "
+                    f"dolphin.weighted for {_quote(arguments)}; a condition is True or False. Draw "
+                    "first, with d.map(lambda x: dolphin.weighted({(x, True): 0.9, (x, False): "
+                    "0.1})), and filter the result by what was drawn."
+                )
             if holds is not True and holds is not False and type(holds) is not np.bool_:
                 raise FunctionError(
-                    f"{self.operation}: the condition {_name(self.condition)} returned "
+                    f"{self.operation}: the condition {name_of(self.condition)} returned "
                     f"{shorten(holds)} ({type(holds).__name__}) for {_quote(arguments)}; it must "
                     "return True or False. Write a comparison, or wrap the result in bool(...)."
                 )
@@ -165,10 +196,10 @@ class _Call:
         except Exception as error:
             raise self._failure("function", self.function, arguments, error) from error
         try:
-            return self.table.number(result)
+            return self._number(result)
         except SymbolError as error:
             raise SymbolError(
-                f"{self.operation}: the result of {_name(self.function)} for {_quote(arguments)} "
+                f"{self.operation}: the result of {name_of(self.function)} for {_quote(arguments)} "
                 f"can't be a symbol: {error}"
             ) from None
 
@@ -177,7 +208,7 @@ class _Call:
     ) -> DolphinError:
         wants = _arity(function)
         message = (
-            f"{self.operation}: the {role} {_name(function)} raised "
+            f"{self.operation}: the {role} {name_of(function)} raised "
             f"{type(error).__name__}: {error}, called with {_quote(arguments)}"
         )
         if wants is not None and wants != len(arguments):
@@ -201,7 +232,8 @@ def _arity(function: Callable[..., Any]) -> int | None:
     return code.co_argcount - isinstance(function, types.MethodType)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
+    """What messages call a user function."""
     return getattr(function, "__qualname__", None) or shorten(function, 40)
 
 

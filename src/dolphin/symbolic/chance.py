@@ -1,126 +1,341 @@
-"""Random number generators and clocks, which a user function must not read.
+"""Chance in user functions: one of several outcomes, at random.
 
-A user function runs once per combination of symbols, for all rows and all steps. A random number
-drawn in it would be one number for ever: it can't mean what it seems to say.
+A function may return `weighted({outcome: weight, ...})` instead of a symbol. The symbolic stage
+writes each such result down as a `Chance`: which symbols can come out, and where their weights come
+from, never what the weights are. `Draws` puts the chances of all combinations of one operation side
+by side, one column per combination and outcome: facts of the tag stage.
 """
 
 from __future__ import annotations
 
-import random
-import sys
-import types
-from typing import Any
+import contextlib
+import itertools
+import math
+import numbers
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from dolphin.symbolic.bounded import register
+import numpy as np
 
-# Each draws, or tells the time, whatever it is called with.
-_ALWAYS = {
-    "random": (
-        "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle",
-        "choices", "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate",
-        "gammavariate", "gauss", "betavariate", "binomialvariate", "paretovariate",
-        "weibullvariate", "getrandbits", "randbytes", "SystemRandom",
-    ),
-    "secrets": (
-        "choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe",
-        "SystemRandom",
-    ),
-    "time": (
-        "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns",
-        "process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime",
-        "clock_gettime_ns",
-    ),
-    "uuid": ("uuid1", "uuid4", "uuid6", "uuid7"),
-    "os": ("urandom", "getrandom", "times"),
-    "numpy.random": (
-        "rand", "randn", "randint", "random", "random_sample", "ranf", "sample", "choice",
-        "shuffle", "permutation", "bytes", "normal", "uniform", "standard_normal", "binomial",
-        "poisson", "exponential", "beta", "gamma", "dirichlet", "multinomial",
-        "multivariate_normal", "random_integers",
-    ),
-    "torch": (
-        "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm",
-        "normal", "bernoulli", "multinomial", "poisson",
-    ),
-}  # fmt: skip
-# Each does so only where it is called without arguments: no seed, no time to convert.
-_WITHOUT_ARGUMENTS = {
-    "random": ("Random",),
-    "time": ("localtime", "gmtime", "ctime"),
-    "numpy.random": ("default_rng", "RandomState"),
-}
-_CLOCKS = frozenset({"now", "utcnow", "today"})  # of datetime and date
-_GENERATORS = (
-    ("numpy.random", "Generator"),
-    ("numpy.random", "RandomState"),
-    ("numpy.random", "BitGenerator"),
-    ("torch", "Generator"),
-)
+from dolphin.errors import InputError, shorten
+from dolphin.symbolic.symbols import SymbolTable
+
+S = TypeVar("S")
+
+MOST_BELOW_ZERO = 1e-4  # how far rounding may carry a weight
+MOST_ABOVE_ONE = 1e-3  # and the sum of many
 
 
-class ChanceError(Exception):
-    """A function reads a random number generator or a clock. Its argument names that."""
+class Weighted(Generic[S]):
+    """One of several outcomes, at random; made by `weighted`, returned by user functions."""
+
+    __slots__ = ("outcomes", "weights")
+    __hash__ = None  # type: ignore[assignment] (so that nobody takes it for a symbol)
+
+    def __init__(self, outcomes: tuple[S, ...], weights: tuple[Any, ...]) -> None:
+        self.outcomes, self.weights = outcomes, weights
+
+    def __repr__(self) -> str:
+        pairs = zip(self.outcomes, self.weights, strict=True)
+        shown = ", ".join(f"{shorten(o, 40)}: {shorten(w, 40)}" for o, w in pairs)
+        return f"weighted({{{shown}}})"
 
 
-class _Known:
-    """The functions above that are loaded, by identity, with their names."""
+def weighted(outcomes: Mapping[S, Any]) -> Weighted[S]:
+    """One of these outcomes, at random: what a user function returns to say chance.
 
-    def __init__(self) -> None:
-        self.clear()
+    In `apply`, `apply_if`, `map` and `fixpoint` each combination of symbols has a choice of its
+    own, made anew by every call of the operation: result(y) = ⊕ { d1(x1) ⊗ ... ⊗ w(y) }, where
+    w(y) is the weight of y in f(x1, ...). The outcomes of one choice exclude each other. A result
+    that is used twice refers to the same choice, and so do the rounds of one `fixpoint`. In a
+    `program`, `choose(weighted(...))` is a fresh choice.
 
-    def clear(self) -> None:
-        self._loaded: frozenset[str] = frozenset()
-        self._always: dict[int, tuple[Any, str]] = {}
-        self._bare: dict[int, tuple[Any, str]] = {}
+    Args:
+        outcomes: a weight for each outcome: a number, or an entry of a tensor (`P[i, j]`), which
+            gets a gradient. At least 0, and together at most 1: what is missing is "none of them".
+            Without any outcome there is no result, as where a condition is false.
+
+    Functions that only index tensors, or add, subtract and scale entries (`1 - p[i]`), run once
+    per new combination: every call of the operation reads the entries' present values.
+
+    >>> import dolphin as dl
+    >>> weather = dl.Distribution([0.3, 0.7], ["rain", "sun"])
+    >>> def sensor(state):
+    ...     return dl.weighted({"wet": 0.9, "dry": 0.1} if state == "rain" else {"dry": 1.0})
+    >>> weather.map(sensor).row(0)
+    [('wet', 0.27), ('dry', 0.73)]
+    """
+    if not isinstance(outcomes, Mapping):
+        raise InputError(
+            f"weighted: expected a dictionary {{outcome: weight, ...}}, got {shorten(outcomes)}."
+        )
+    weights = tuple(_weight(outcome, weight) for outcome, weight in outcomes.items())
+    known = [weight for weight in weights if type(weight) is float]
+    total = math.fsum(known)
+    if total > 1.0 + MOST_ABOVE_ONE:
+        raise InputError(
+            f"weighted: the weights add up to {total:.4g}, but of the outcomes at most one "
+            f"happens, so they can't pass 1: {shorten(outcomes)}. Normalise them first."
+        )
+    return Weighted(tuple(outcomes), weights)
+
+
+def _weight(outcome: Any, weight: Any) -> Any:
+    """A weight as a number, or the entry of a tensor that was given."""
+    if hasattr(weight, "data_ptr"):
+        if weight.dim() != 0 or not weight.is_floating_point():
+            raise InputError(
+                f"weighted: the weight of {shorten(outcome)} is a tensor of shape "
+                f"{tuple(weight.shape)} and {weight.dtype}; give a single entry of a tensor of "
+                "real numbers, e.g. P[i, j]. For numbers that differ from row to row make a "
+                "Distribution of them and apply a function to both."
+            )
+        return weight
+    if not isinstance(weight, numbers.Real):
+        raise InputError(
+            f"weighted: the weight of {shorten(outcome)} must be a number or an entry of a tensor, "
+            f"got {type(weight).__name__} {shorten(weight, 40)}."
+        )
+    number = float(weight)
+    if not math.isfinite(number) or not number >= -MOST_BELOW_ZERO:
+        raise InputError(
+            f"weighted: the weight of {shorten(outcome)} is {number:.4g}; weights are probabilities"
+            ", at least 0."
+        )
+    return max(number, 0.0)
+
+
+# -- what is written down --------------------------------------------------------------------------
+
+
+class Term(NamedTuple):
+    """An entry of a tensor, times a number."""
+
+    tensor: int  # position among the operation's sources
+    offset: int  # of the entry
+    factor: float
+
+
+class Weight(NamedTuple):
+    """Where a weight comes from: constant + Σ factor · entry."""
+
+    constant: float
+    terms: tuple[Term, ...] = ()
+
+
+class Chance(NamedTuple):
+    """What a function returned for one combination: numbers of symbols, and their weights."""
+
+    outcomes: tuple[int, ...]
+    weights: tuple[Weight, ...]
+
+
+class Watch(Protocol):
+    """Looks on while a user function runs: what does it do to tensors?"""
+
+    looked: bool
+    """Whether the function did more to tensors than taking entries since this was last reset."""
+
+    def weight(self, entry: Any) -> Weight | None:
+        """Where an entry of a tensor comes from, if that is known."""
+        ...
+
+
+class Sources:
+    """The tensors that the weights of one call of an operation come from.
+
+    First those that the function refers to, in the order in which `fingerprint` comes across them,
+    then loose ones, of which nobody knows where they come from. A function that gives loose ones,
+    or looks at the numbers, is not remembered.
+    """
+
+    def __init__(self, watch: Callable[[Sequence[Any]], AbstractContextManager[Watch]]) -> None:
+        self.tensors: list[Any] = []
+        self.remembered = True
+        self._watch = watch
+        self._active: Watch | None = None
+
+    def anew(self) -> Sources:
+        """Sources without tensors, for another look at the functions."""
+        return Sources(self._watch)
+
+    def slot(self, value: Any) -> Hashable | None:
+        """For `fingerprint`: a tensor counts by its place and shape, not by its numbers."""
+        if isinstance(value, type) or not hasattr(value, "data_ptr"):
+            return None
+        for position, known in enumerate(self.tensors):
+            if known is value:
+                return ("tensor", position)
+        self.tensors.append(value)
+        return ("tensor", len(self.tensors) - 1, type(value), tuple(value.shape))
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """While user functions run that refer to tensors."""
+        if not self.tensors:
+            yield
+            return
+        with self._watch(self.tensors) as watch:
+            self._active = watch
+            try:
+                yield
+            finally:
+                self._active = None
+
+    def take_note(self) -> bool:
+        """Whether what was called since the last note may be remembered."""
+        watch = self._active
+        if watch is None:
+            return True
+        pure, watch.looked = not watch.looked, False
+        self.remembered &= pure
+        return pure
+
+    def written_down(self, result: Weighted[Any], table: SymbolTable) -> Chance:
+        """A user function's result without its numbers."""
+        weights = tuple(
+            Weight(weight) if type(weight) is float else self._weight(weight)
+            for weight in result.weights
+        )
+        return Chance(tuple(table.number(outcome) for outcome in result.outcomes), weights)
+
+    def _weight(self, entry: Any) -> Weight:
+        watch = self._active
+        known = None if watch is None else watch.weight(entry)
+        if known is not None:
+            return known
+        self.remembered = False
+        if watch is not None:
+            watch.looked = True
+        self.tensors.append(entry)
+        return Weight(0.0, (Term(len(self.tensors) - 1, 0, 1.0),))
+
+
+# -- all chances of an operation -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DrawLabels:
+    """Names of draws: `slip(3, 'left') -> 4`."""
+
+    name: str
+    arguments: tuple[tuple[Any, ...], ...]  # of each combination
+    outcomes: tuple[Any, ...]  # of each column
+    combination: tuple[int, ...]  # of each column
+
+    def __call__(self, column: int, row: int) -> str:
+        return f"{self.call(self.combination[column])} -> {shorten(self.outcomes[column])}"
+
+    def call(self, combination: int) -> str:
+        """The call behind a combination."""
+        arguments = ", ".join(shorten(argument, 40) for argument in self.arguments[combination])
+        return f"{self.name}({arguments})"
+
+
+class Draws:
+    """The chances of some combinations: a column per combination and outcome.
+
+    `mixed`: other combinations are no matter of chance, and need a **1** behind the last column.
+    """
+
+    def __init__(
+        self, chances: Sequence[Chance], labels: DrawLabels, *, mixed: bool = False
+    ) -> None:
+        self.labels, self.mixed = labels, mixed
+        self.chances = tuple(chances)
+        ends = np.cumsum([0, *(len(chance.outcomes) for chance in chances)])
+        self.groups = tuple(
+            tuple(range(start, end)) for start, end in itertools.pairwise(ends.tolist())
+        )
+        weights = [weight for chance in chances for weight in chance.weights]
+        self.constants = np.array([weight.constant for weight in weights], dtype=np.float64)
+        terms = [(column, *term) for column, weight in enumerate(weights) for term in weight.terms]
+        self.terms = np.array(terms, dtype=np.float64).reshape(-1, 4)
+        self.prepared: dict[Any, Any] = {}  # what the tag stage makes of it, once for each device
 
     def __len__(self) -> int:
-        return len(self._always) + len(self._bare)
+        return len(self.constants)
 
-    def name(self, value: Any, called_bare: bool) -> str | None:
-        loaded = frozenset(module for module in _ALWAYS if module in sys.modules)
-        if loaded != self._loaded:
-            self._always = _by_identity(_ALWAYS)
-            self._bare = _by_identity(_WITHOUT_ARGUMENTS)
-            self._loaded = loaded
-        found = self._always.get(id(value)) or (called_bare and self._bare.get(id(value)))
-        return found[1] if found else None
+    @property
+    def from_tensors(self) -> bool:
+        """Whether some weight comes from a tensor."""
+        return len(self.terms) > 0
 
-
-def _by_identity(names: dict[str, tuple[str, ...]]) -> dict[int, tuple[Any, str]]:
-    found: dict[int, tuple[Any, str]] = {}
-    for module, members in names.items():
-        scope = vars(sys.modules[module]) if module in sys.modules else {}
-        for member in members:
-            value = scope.get(member)
-            # What a user has put in its place is a function of the user's own.
-            own = not isinstance(value, types.FunctionType) or value.__globals__ is scope
-            if value is not None and own:
-                found[id(value)] = (value, f"{module}.{member}")
-    return found
+    def of(self, combinations: Sequence[int]) -> Draws:
+        """Some of the combinations."""
+        known = self.labels
+        chosen = [column for c in combinations for column in self.groups[c]]
+        place = {c: number for number, c in enumerate(combinations)}
+        labels = DrawLabels(
+            known.name,
+            tuple(known.arguments[c] for c in combinations),
+            tuple(known.outcomes[column] for column in chosen),
+            tuple(place[known.combination[column]] for column in chosen),
+        )
+        return Draws([self.chances[c] for c in combinations], labels)
 
 
-_known = _Known()
-register("sources of chance", _known.__len__, _known.clear)
+class Expanded(NamedTuple):
+    """Combinations with each of their outcomes."""
+
+    origin: np.ndarray  # which combination an entry is of
+    results: np.ndarray  # numbers of symbols
+    column: np.ndarray  # of the draws; their number where a combination was no matter of chance
+    draws: Draws
 
 
-def refuse_chance(value: Any, name: str | None = None, called_bare: bool = False) -> None:
-    """Raise `ChanceError` if `value`, or its attribute `name`, is random or a clock."""
-    if isinstance(value, type):
-        if name in _CLOCKS and value.__module__ == "datetime":
-            raise ChanceError(f"{value.__module__}.{value.__name__}.{name}")
-    elif isinstance(value, random.Random):
-        raise ChanceError(f"a {type(value).__name__}")
-    elif type(value).__module__.partition(".")[0] in ("numpy", "torch"):
-        for module, member in _GENERATORS:
-            generator = getattr(sys.modules.get(module), member, None)
-            if isinstance(generator, type) and isinstance(value, generator):
-                raise ChanceError(f"a {module}.{member}")
-    found = _known.name(value, called_bare)
-    if found is not None:
-        raise ChanceError(found)
-    owner = getattr(value, "__self__", None) if isinstance(value, _BOUND) else None
-    if owner is not None and not isinstance(owner, types.ModuleType):
-        refuse_chance(owner, value.__name__)
+def expanded(
+    table: SymbolTable, name: str, results: np.ndarray, columns: Sequence[np.ndarray]
+) -> Expanded | None:
+    """Each combination once for every outcome; None where nothing is a matter of chance.
+
+    `columns` holds the symbols of the combinations, in any of which a chance may occur again: in
+    another row it is the chance of that row.
+    """
+    if not len(results) or results.min() > FIRST_CHANCE:
+        return None
+    chosen: dict[tuple[int, ...], int] = {}  # the combinations with a chance, numbered
+    chances: list[Chance] = []
+    which = np.full(len(results), -1, dtype=np.int64)
+    for place in np.flatnonzero(results <= FIRST_CHANCE).tolist():
+        key = tuple(int(column[place]) for column in columns)
+        number = chosen.setdefault(key, len(chosen))
+        if number == len(chances):
+            chances.append(table.chances[FIRST_CHANCE - int(results[place])])
+        which[place] = number
+    mixed = bool((which < 0).any())
+    draws = Draws(chances, _labels(table, name, list(chosen), chances), mixed=mixed)
+    sizes = np.array([*map(len, draws.groups), 1])  # the last one stands for no chance
+    starts = np.cumsum(sizes) - sizes
+    counts = sizes[which]
+    origin = np.repeat(np.arange(len(results)), counts)
+    within = np.arange(len(origin)) - np.repeat(np.cumsum(counts) - counts, counts)
+    column = starts[which][origin] + within
+    outcomes = np.array([n for chance in chances for n in chance.outcomes] + [0], dtype=np.int64)
+    return Expanded(
+        origin, np.where(column == len(draws), results[origin], outcomes[column]), column, draws
+    )
 
 
-_BOUND = (types.BuiltinMethodType, types.MethodType)
+FIRST_CHANCE = -3  # the number of a table's first chance, the next is -4: apart from all symbols
+
+
+def chance_number(table: SymbolTable, chance: Chance) -> int:
+    """A number for a chance among those of symbols."""
+    table.chances.append(chance)
+    table.remembered += 1
+    return FIRST_CHANCE - (len(table.chances) - 1)
+
+
+def _labels(
+    table: SymbolTable, name: str, keys: Sequence[tuple[int, ...]], chances: Sequence[Chance]
+) -> DrawLabels:
+    symbols = table.symbols
+    return DrawLabels(
+        name.rpartition("<locals>.")[2],
+        tuple(tuple(symbols[n] for n in key) for key in keys),
+        tuple(symbols[n] for chance in chances for n in chance.outcomes),
+        tuple(c for c, chance in enumerate(chances) for _ in chance.outcomes),
+    )

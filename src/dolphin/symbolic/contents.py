@@ -19,13 +19,12 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from dolphin.symbolic.bytecode import Use, uses_of
-from dolphin.symbolic.chance import refuse_chance
 from dolphin.symbolic.libraries import (
     REFLECTION,
     is_dynamic,
@@ -34,6 +33,7 @@ from dolphin.symbolic.libraries import (
     stateless,
 )
 from dolphin.symbolic.purity import any_pure, is_pure
+from dolphin.symbolic.randomness import refuse_chance
 
 _BUDGET = 2000  # how many values a key may hold before it counts as too expensive
 _MOST_BYTES = 4096  # of an array that is compared by content
@@ -152,11 +152,16 @@ def is_declared(value: Any) -> bool:
     return any_pure() and (is_pure(value) or is_pure(type(value)))
 
 
+Slot = Callable[[Any], Hashable | None]
+"""What stands for a value that counts by its place alone, not by content; None for all others."""
+
+
 class Reader:
     """One walk over everything that a function reads. `reasons` tells why it can't be known."""
 
-    def __init__(self) -> None:
+    def __init__(self, slot: Slot | None = None) -> None:
         self.reasons: list[str] = []
+        self._slot = slot
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
         self._open: set[int] = set()  # containers around the present value
@@ -280,6 +285,9 @@ class Reader:
             return self.value(value, use)
         if is_declared(value):
             return Same(value)
+        place = self._place(value)
+        if place is not None:
+            return place
         name = use.chain[depth]
         refuse_chance(value, name)
         if isinstance(value, types.ModuleType):
@@ -402,6 +410,9 @@ class Reader:
             return Same(value)
         if cls in _SEQUENCES or cls in _MAPPINGS:
             return self._container(value, use)
+        place = self._place(value)
+        if place is not None:
+            return place
         refuse_chance(value, called_bare=use.called_bare)
         if isinstance(value, types.FunctionType):
             return self._library(value, use) if is_library_function(value) else self._python(value)
@@ -411,6 +422,10 @@ class Reader:
         if key is None:
             key = self._value_object(value, use)
         return self._escapes(value, use, depth) if key is None else key
+
+    def _place(self, value: Any) -> Hashable | None:
+        """The key of a tensor of which only entries are taken: whoever asks watches over that."""
+        return None if self._slot is None else self._slot(value)
 
     def _callable(self, value: Any, use: Use) -> Hashable | None:
         """Functions in other guises."""
@@ -550,7 +565,7 @@ class Reader:
             return self._unknown(f"passes on the module `{use.text(depth)}`")
         how = {"cell": "closes over", "first": "reads"}.get(use.root, "reads the global")
         kind = f"a {type(value).__name__}"
-        if hasattr(value, "data_ptr"):  # the place to treat a tensor's entries apart, if ever
+        if hasattr(value, "data_ptr"):
             return self._unknown(f"{how} `{use.text(depth)}`, {kind}, whose numbers may change")
         return self._unknown(
             f"{how} `{use.text(depth)}`, {kind} that is used as a whole (passed on, called or "

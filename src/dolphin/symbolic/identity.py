@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from dolphin.errors import FunctionError
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.bytecode import uses_of
-from dolphin.symbolic.chance import ChanceError
-from dolphin.symbolic.contents import Reader, TooMuchError, is_declared
+from dolphin.symbolic.contents import Reader, Slot, TooMuchError, is_declared
+from dolphin.symbolic.randomness import ChanceError
 from dolphin.symbolic.watching import tell_not_remembered
 
 
@@ -36,7 +36,9 @@ class Identity(NamedTuple):
     reason: str = ""
 
 
-def identify(function: Callable[..., Any], operation: str = "apply") -> Identity:
+def identify(
+    function: Callable[..., Any], operation: str = "apply", slot: Slot | None = None
+) -> Identity:
     """What `function` is. Raises `FunctionError` if it reads a random number generator or clock.
 
     >>> box = []
@@ -47,7 +49,7 @@ def identify(function: Callable[..., Any], operation: str = "apply") -> Identity
     """
     if type(function) is types.FunctionType and _is_closed(function):
         return Identity(function.__code__)
-    reader = Reader()
+    reader = Reader(slot)
     try:
         key = reader.function(function)
     except ChanceError as error:
@@ -65,7 +67,9 @@ def identify(function: Callable[..., Any], operation: str = "apply") -> Identity
     return Identity(None, reader.reasons[0]) if reader.reasons else Identity(key)
 
 
-def fingerprint(function: Callable[..., Any], operation: str = "apply") -> Hashable | None:
+def fingerprint(
+    function: Callable[..., Any], operation: str = "apply", slot: Slot | None = None
+) -> Hashable | None:
     """A key that is equal for functions that behave alike, or None where that can't be told.
 
     >>> def adder(n): return lambda x: x + n
@@ -73,7 +77,7 @@ def fingerprint(function: Callable[..., Any], operation: str = "apply") -> Hasha
     >>> one == again, one == two
     (True, False)
     """
-    return identify(function, operation).key
+    return identify(function, operation, slot).key
 
 
 class NotRemembered(NamedTuple):
@@ -96,7 +100,10 @@ def note_not_remembered(function: Callable[..., Any], reason: str) -> None:
 
 
 def key_of(
-    operation: str, functions: Iterable[Callable[..., Any] | None], cache: bool = True
+    operation: str,
+    functions: Iterable[Callable[..., Any] | None],
+    cache: bool = True,
+    slot: Slot | None = None,
 ) -> Hashable | None:
     """One key for all functions of an operation, or None if they are not to be remembered.
 
@@ -104,7 +111,7 @@ def key_of(
     """
     parts: list[Hashable] = []
     for function in functions:
-        known = Identity("none") if function is None else identify(function, operation)
+        known = Identity("none") if function is None else identify(function, operation, slot)
         if function is not None and known.key is None and cache:
             note_not_remembered(function, known.reason)
         parts.append(known.key)

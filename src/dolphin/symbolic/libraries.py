@@ -101,7 +101,7 @@ def of_library(module: str | None) -> bool:
     root = (module or "").partition(".")[0]
     if root in ("dolphin", "dolphin_tasks"):  # installed or not, its programs are a user's
         return False
-    if root in sys.stdlib_module_names and root != "__main__":
+    if root == "dolphin" or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     found = getattr(sys.modules.get(root), "__file__", None)
     paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))

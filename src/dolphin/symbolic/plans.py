@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from dolphin.errors import MismatchError, SizeError
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.calling import ABSENT, Watch, evaluate
+from dolphin.symbolic.calling import ABSENT, Watch, evaluate, name_of
+from dolphin.symbolic.chance import Draws, Sources, expanded
 from dolphin.symbolic.identity import fingerprint, key_of, note_not_remembered
 from dolphin.symbolic.symbols import Symbols, SymbolTable
 
@@ -81,14 +82,17 @@ class Task(NamedTuple):
     on: tuple[Callable[[Any], Any], ...] | None = None
     cache: bool = True
 
-    def key(self) -> Hashable | None:
-        """What the user's functions are, or None if that can't be told or isn't wanted."""
-        functions = (self.function, self.condition, *(self.on or ()))
-        return key_of(self.operation, functions, self.cache)
+    def key(self, sources: Sources) -> Hashable | None:
+        """What the user's functions are, or None if that can't be told or isn't wanted.
 
-    def watch(self, key: Hashable | None) -> Watch | None:
+        Tensors that they refer to are entered in `sources`.
+        """
+        functions = (self.function, self.condition, *(self.on or ()))
+        return key_of(self.operation, functions, self.cache, sources.slot)
+
+    def watch(self, key: Hashable | None, sources: Sources) -> Watch | None:
         """Notices whether the functions change what they read."""
-        return None if key is None else Watch(key, self.key)
+        return None if key is None else Watch(key, lambda: self.key(sources.anew()))
 
 
 @dataclass(eq=False, slots=True)
@@ -120,10 +124,19 @@ class AntiDiagonals:
 
 @dataclass(frozen=True)
 class Plan:
-    """Output symbols, and what combines into them."""
+    """Output symbols, and what combines into them; the last operand is the draws if there are any.
+
+    A place behind the last draw stands for **1**: no matter of chance.
+    """
 
     domain: Domain
     combinations: Combinations | AntiDiagonals
+    draws: Draws | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many numbers are kept."""
+        return self.combinations.weight
 
 
 _MAX_PLAN_WEIGHT = 4_000_000
@@ -135,8 +148,8 @@ class Caches:
 
     def __init__(self) -> None:
         # A plan weighs as much as its index lists.
-        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(
-            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.combinations.weight
+        self.plans: BoundedCache[Hashable, Any] = BoundedCache(
+            _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.weight
         )
         self.table = SymbolTable()
         self.restarts = 0
@@ -189,34 +202,38 @@ class Rows:
     batch: int
     addresses: Sequence[RowAddress]  # of each operand's tags
     active: np.ndarray | None = None  # (batch,) which rows take part
+    draw_apart: bool = False  # whether the draws of each row have tags of their own
 
 
 def make_plan(
     task: Task,
     domains: Sequence[Domain],
     skipped: Sequence[bool],
+    sources: Sources,
     rows: Rows | None = None,
 ) -> Plan:
     """The plan of `task` over operands with these symbols.
 
     Operands marked in `skipped` are certain: they take part in the symbols but not in the tags.
+    `sources` are filled with the tensors that weights come from.
     """
-    if rows is None:
-        key = task.key()
-        if key is None:
-            return _shared_plan(task, None, domains, skipped, None)
-        whole = (task.operation, key, tuple(domains), tuple(skipped))
-        plan = caches.plans.get(whole)
-        if plan is not None:
-            return plan
-        watch = Watch(key, task.key)
-        plan = _shared_plan(task, key, domains, skipped, watch)
-        watch.check()
-        if watch.steady:
-            return caches.plans.put(whole, plan)
-        note_not_remembered(task.function, "changes what it reads")
+    key = task.key(sources)
+    if rows is not None:
+        return _row_plan(task, key, domains, rows, skipped, sources)
+    watch = task.watch(key, sources)
+    if watch is None:
+        return _shared_plan(task, None, domains, skipped, None, sources)
+    whole = (task.operation, key, tuple(domains), tuple(skipped))
+    plan = caches.plans.get(whole)
+    if plan is not None:
         return plan
-    return _row_plan(task, task.key(), domains, rows, skipped)
+    plan = _shared_plan(task, key, domains, skipped, watch, sources)
+    watch.check()
+    if watch.steady and sources.remembered:
+        return caches.plans.put(whole, plan)
+    reason = "changes what it reads" if sources.remembered else "looks at the numbers of tensors"
+    note_not_remembered(task.function, reason)
+    return plan
 
 
 # -- shared symbols --------------------------------------------------------------------------------
@@ -228,12 +245,13 @@ def _shared_plan(
     domains: Sequence[Any],
     skipped: Sequence[bool],
     watch: Watch | None,
+    sources: Sources,
 ) -> Plan:
     table = caches.current_table()
     sizes = [len(domain) for domain in domains]
     if task.on is None:
         check_size(task.operation, sizes, math.prod(sizes))
-        results = _product_results(task, key, domains, table, watch)
+        results = _product_results(task, key, domains, table, watch, sources)
         places = None
     else:
         numbers = [domain.numbers(table) for domain in domains]
@@ -241,16 +259,32 @@ def _shared_plan(
         check_size(task.operation, sizes, _join_size(keys))
         places = list(_join(*keys))
         columns = [number[place] for number, place in zip(numbers, places, strict=True)]
-        results = _results(task, key, table, columns, watch)
+        results = _results(task, key, table, columns, watch, sources)
+    if len(results) and results.min() < ABSENT:
+        if places is None:
+            places = [grid.reshape(-1) for grid in np.indices(sizes)]
+        numbers = [domain.numbers(table) for domain in domains]
+        return _chance_plan(task, table, numbers, results, places, skipped)
+    return grouped(table, results, places, sizes, skipped)
+
+
+def grouped(
+    table: SymbolTable,
+    results: np.ndarray,
+    places: Sequence[np.ndarray] | None,
+    sizes: Sequence[int],
+    skipped: Sequence[bool],
+) -> Plan:
+    """The plan that ⊕-es equal results. `places` None: of all combinations, in order."""
     classes = np.where(results == ABSENT, ABSENT, table.classes(results))
     first, group_of = _groups(classes, len(table))
     members = Symbols.of(table.symbols[n] for n in results[first])
     if places is None and not any(skipped) and _is_convolution(group_of, sizes):
         return Plan(members, AntiDiagonals((sizes[0], sizes[1])))
+    keep = group_of != ABSENT
+    everything = places is None and not any(skipped) and bool(keep.all())
     if places is None:
         places = [grid.reshape(-1) for grid in np.indices(sizes)]
-    keep = group_of != ABSENT
-    everything = task.on is None and not any(skipped) and bool(keep.all())
     if not keep.all():
         group_of = group_of[keep]
         places = [place[keep] for place in places]
@@ -259,12 +293,33 @@ def _shared_plan(
     return Plan(members, Combinations(indices, group_of, len(members), whole))
 
 
+def _chance_plan(
+    task: Task,
+    table: SymbolTable,
+    numbers: Sequence[np.ndarray],
+    results: np.ndarray,
+    places: Sequence[np.ndarray],
+    skipped: Sequence[bool],
+) -> Plan:
+    """The plan where some results are a matter of chance."""
+    columns = [number[place] for number, place in zip(numbers, places, strict=True)]
+    each = expanded(table, name_of(task.function), results, columns)
+    assert each is not None
+    keep = each.results != ABSENT
+    first, group_of = _groups(table.classes(each.results[keep]), len(table))
+    members = Symbols.of(table.symbols[n] for n in each.results[keep][first])
+    used = [place for place, skip in zip(places, skipped, strict=True) if not skip]
+    indices = [*(place[each.origin[keep]] for place in used), each.column[keep]]
+    return Plan(members, Combinations(indices, group_of, len(members)), each.draws)
+
+
 def _product_results(
     task: Task,
     key: Hashable | None,
     domains: Sequence[Any],
     table: SymbolTable,
     watch: Watch | None,
+    sources: Sources,
 ) -> np.ndarray:
     """Results for all combinations, first operand slowest, some symbols of that one at a time."""
     first, *rest = (domain.numbers(table) for domain in domains)
@@ -277,7 +332,7 @@ def _product_results(
         some = (first[start : start + step], *rest)
         grids = np.indices(tuple(map(len, some)))
         columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
-        parts.append(_results(task, key, table, columns, watch))
+        parts.append(_results(task, key, table, columns, watch, sources))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
@@ -287,6 +342,7 @@ def _results(
     table: SymbolTable,
     columns: Sequence[np.ndarray],
     watch: Watch | None,
+    sources: Sources,
     distinct: bool = True,
 ) -> np.ndarray:
     return evaluate(
@@ -298,6 +354,7 @@ def _results(
         columns,
         distinct=distinct,
         watch=watch,
+        sources=sources,
     )
 
 
@@ -331,9 +388,10 @@ def _row_plan(
     domains: Sequence[Domain],
     rows: Rows,
     skipped: Sequence[bool],
+    sources: Sources,
 ) -> Plan:
     table = caches.current_table()
-    watch = task.watch(key)
+    watch = task.watch(key, sources)
     batch = rows.batch
     numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
     widths = [number.shape[1] for number in numbers]
@@ -354,19 +412,29 @@ def _row_plan(
         number[row if len(number) > 1 else 0, place]
         for number, place in zip(numbers, places, strict=True)
     ]
-    results = _results(task, key, table, combined, watch, distinct=False)
+    results = _results(task, key, table, combined, watch, sources, distinct=False)
     if watch is not None and not watch.steady:
         note_not_remembered(task.function, "changes what it reads")
+    each = expanded(table, name_of(task.function), results, combined)
+    column = None
+    if each is not None:
+        row, results, column = row[each.origin], each.results, each.column
+        places = [place[each.origin] for place in places]
     keep = results != ABSENT
     if not keep.all():
         results, row = results[keep], row[keep]
         places = [place[keep] for place in places]
+        column = None if column is None else column[keep]
     indices = [
         address.at(row, place)
         for address, place, skip in zip(rows.addresses, places, skipped, strict=True)
         if not skip
     ]
-    return group_rows(table, results, row, batch, indices)
+    if each is None or column is None:
+        return group_rows(table, results, row, batch, indices)
+    address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
+    plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
+    return replace(plan, draws=each.draws)
 
 
 def group_rows(

@@ -183,7 +183,9 @@ class SymbolTable:
         "_numbers",
         "_special",
         "_variants",
+        "chances",
         "memos",
+        "programs",
         "remembered",
         "symbols",
     )
@@ -191,6 +193,8 @@ class SymbolTable:
     def __init__(self) -> None:
         self.symbols: list[Any] = []
         self.memos: dict[Hashable, Memo] = {}
+        self.programs: dict[Hashable, Any] = {}  # what programs ask for after which choices
+        self.chances: list[Any] = []  # results that are a matter of chance
         self.remembered = 0  # entries in all memos
         self._numbers: dict[Any, int] = {}
         self._special: dict[int, list[int]] = {}  # by hash, see `_number_special`

@@ -1,0 +1,80 @@
+"""Learn how the weather changes from what is seen of it: a hidden Markov model.
+
+Nobody tells the program the weather: it learns the transition matrix from what people carry. The
+matrix is a parameter whose entries are the weights of a function with random outcomes.
+
+    python examples/hidden_markov.py --picture weather.png
+"""
+
+import argparse
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import dolphin as dl
+
+STATES = ("sun", "rain", "storm")
+SEEN = ("bare", "hat", "umbrella", "nobody")
+TRUE = torch.tensor([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.1, 0.4, 0.5]])
+SHOWN = torch.tensor([[0.85, 0.1, 0.05, 0.0], [0.05, 0.15, 0.75, 0.05], [0.0, 0.05, 0.15, 0.8]])
+
+
+def draw(rows: int, steps: int) -> torch.Tensor:
+    """What is seen on each day of some sequences, (rows, steps)."""
+    state, seen = torch.zeros(rows, dtype=torch.long), []
+    for _ in range(steps):
+        state = torch.multinomial(TRUE[state], 1)[:, 0]
+        seen.append(torch.multinomial(SHOWN[state], 1)[:, 0])
+    return torch.stack(seen, 1)
+
+
+def likelihood(seen: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """The log-probability of each row of observations."""
+
+    def change(today: int) -> Any:
+        return dl.weighted({tomorrow: matrix[today, tomorrow] for tomorrow in range(3)})
+
+    def fits(weather: int, sight: int) -> Any:
+        return dl.weighted({weather: SHOWN[weather, sight]})
+
+    weather: dl.Distribution = dl.Distribution.certain(0)
+    for day in F.one_hot(seen, len(SEEN)).unbind(1):
+        sight = dl.Distribution(day, range(len(SEEN)))
+        weather = dl.apply(weather.map(change), sight, fits)
+    return weather.map(lambda _: "seen").log_probs(["seen"])[:, 0]
+
+
+def main() -> None:
+    """Learn the matrix, and compare it with the true one."""
+    parser = argparse.ArgumentParser(description="Learn a transition matrix.")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--picture", default=None)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    seen = draw(400, 15)
+    scores = torch.zeros(3, 3, requires_grad=True)
+    optimizer = torch.optim.Adam([scores], lr=0.1)
+    for step in range(args.steps):
+        loss = -likelihood(seen, scores.softmax(1)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 0:
+            print(f"step {step:3}  loss {loss.item():.3f}")
+    learnt = scores.softmax(1).detach()
+    for name, row, true in zip(STATES, learnt.tolist(), TRUE.tolist(), strict=True):
+        print(f"{name:6}", *(f"{p:.2f} ({q:.2f})" for p, q in zip(row, true, strict=True)))
+    print(f"largest difference {(learnt - TRUE).abs().max().item():.2f}")
+    if args.picture:
+        from matplotlib import pyplot as plt
+
+        _, axes = plt.subplots(1, 2)
+        for axis, matrix, title in zip(axes, (TRUE, learnt), ("true", "learnt"), strict=True):
+            axis.imshow(matrix.tolist(), vmin=0, vmax=1)
+            axis.set(title=title, xticks=range(3), xticklabels=STATES, yticks=[])
+        plt.savefig(args.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""How noisy is a sensor? Learnt from decisions, with a program that branches.
+
+A thermometer and a smoke detector guard a room. The smoke detector is only asked when it is hot,
+and says the opposite of the truth now and then. From nothing but how often there was an alarm in
+rooms with and without a fire the program learns how often.
+
+    python examples/noisy_sensor.py
+"""
+
+import argparse
+
+import torch
+from torch import Tensor
+
+import dolphin as dl
+
+TRUE = {"misses": 0.2, "false": 0.05}
+
+
+@dl.program
+def alarm(
+    hot: dl.Distribution[bool], smoke: dl.Distribution[bool], misses: Tensor, false: Tensor
+) -> bool:
+    """Whether the alarm rings: plain control flow over symbols."""
+    if not dl.choose(hot):
+        return False
+    if dl.choose(smoke):
+        return dl.choose(dl.weighted({True: 1 - misses, False: misses}))
+    return dl.choose(dl.weighted({True: false, False: 1 - false}))
+
+
+def main() -> None:
+    """Learn both rates."""
+    parser = argparse.ArgumentParser(description="Learn the rates of a noisy sensor.")
+    parser.add_argument("--steps", type=int, default=150)
+    args = parser.parse_args()
+    generator = torch.Generator().manual_seed(0)
+    heat, smoke = torch.rand(2, 2000, generator=generator)
+    rate = smoke * (1 - TRUE["misses"]) + (1 - smoke) * TRUE["false"]
+    rang = torch.rand(2000, generator=generator) < heat * rate
+
+    def two_way(p: torch.Tensor) -> dl.Distribution[bool]:
+        return dl.Distribution(torch.stack([p, 1 - p], 1), [True, False])
+
+    scores = torch.zeros(2, requires_grad=True)
+    optimizer = torch.optim.Adam([scores], lr=0.1)
+    for _ in range(args.steps):
+        misses, false = scores.sigmoid()
+        result = alarm(two_way(heat), two_way(smoke), misses, false)
+        loss = dl.nll_loss(result, rang.tolist())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for name, found in zip(TRUE, scores.sigmoid().tolist(), strict=True):
+        print(f"{name:6} learnt {found:.3f}, true {TRUE[name]:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,482 @@
+"""Programs: plain Python over symbols, with choices in between."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from dolphin.distribution import Distribution, distribution_of
+from dolphin.errors import InputError, shorten
+from dolphin.execution.draws import witness
+from dolphin.execution.eager import eager
+from dolphin.execution.entries import Watch
+from dolphin.execution.profiling import active_profile
+from dolphin.execution.programs import Choices, run_plan, run_rows, shared_plan
+from dolphin.execution.run import Outcome
+from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
+from dolphin.operations import apply, filter, sample, union
+from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.registry import resolve
+from dolphin.symbolic.chance import Sources, Weighted
+from dolphin.symbolic.executions import (
+    Execution,
+    Node,
+    Shared,
+    current_execution,
+    executing,
+    leaves,
+    run,
+)
+from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.plans import caches
+from dolphin.symbolic.symbols import kind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+MAX_CHOICES = 10_000
+
+
+def choose(options: Distribution[S] | Weighted[S]) -> S:
+    """Go on with a plain symbol: once for each that the distribution has. In a `program` only.
+
+    Choosing from the same distribution again in one execution gives the same symbol.
+    `choose(weighted({...}))` draws anew each time. A distribution without symbols, or without
+    outcomes, ends the execution without a result.
+
+    >>> import dolphin as dl
+    >>> @dl.program
+    ... def larger(a, b):
+    ...     return max(dl.choose(a), dl.choose(b))
+    >>> die = dl.Distribution([0.5, 0.5], [1, 2])
+    >>> larger(die, dl.Distribution([0.5, 0.5], [0, 3])).row(0)
+    [(1, 0.25), (3, 0.5), (2, 0.25)]
+    """
+    execution = current_execution()
+    if execution is None:
+        raise InputError(
+            "choose: there is nothing to go on with outside of a program. Decorate the function "
+            "that chooses with @dolphin.program, or use dolphin.apply."
+        )
+    if isinstance(options, Weighted):
+        return execution.draw(options)
+    if not isinstance(options, Distribution):
+        raise InputError(
+            f"choose: expected a Distribution or a dolphin.weighted, got "
+            f"{type(options).__name__} {shorten(options, 40)}. A plain symbol needs no choice."
+        )
+    return execution.choose(tagged_of(options))
+
+
+@overload
+def program(function: Callable[P, R], /) -> Program[P, R]: ...
+@overload
+def program(
+    *, keep: int | None = None, max_choices: int = MAX_CHOICES
+) -> Callable[[Callable[P, R]], Program[P, R]]: ...
+def program(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    keep: int | None = None,
+    max_choices: int = MAX_CHOICES,
+) -> Any:
+    """Make a function over symbols one over distributions: it may `choose`, branch and loop.
+
+    result(y) = ⊕ over the executions that return y of ⊗ over the choices that they made. What an
+    execution doesn't choose from takes no part in it. Arguments may be distributions, plain values,
+    and lists, dictionaries or objects that hold distributions.
+
+    The function runs once for each way in which its choices can go, so it may depend on nothing
+    but its arguments and its choices. What it asks for is remembered by symbols: a second call with
+    the same symbols runs no user code.
+
+    Args:
+        keep: keep each row's k likeliest executions, as they go on from choice to choice. Then the
+            symbolic part depends on numbers, and is done anew by every call.
+        max_choices: choices that one execution may make before it counts as endless.
+
+    Cost: that of `apply` with as many combinations as there are executions. Parts that are programs
+    of their own return distributions to choose from, in which equal states have met.
+
+    >>> import dolphin as dl
+    >>> @dl.program
+    ... def trip(weather, bus):
+    ...     if dl.choose(weather) == "sun":
+    ...         return "bike"
+    ...     return "bus" if dl.choose(bus) else "walk"
+    >>> weather = dl.Distribution([0.75, 0.25], ["sun", "rain"])
+    >>> trip(weather, dl.Distribution([0.5, 0.5], [True, False])).row(0)
+    [('bike', 0.75), ('bus', 0.125), ('walk', 0.125)]
+    """
+    _check_options(keep, max_choices)
+    if function is None:
+        return functools.partial(program_of, keep=keep, max_choices=max_choices)
+    return program_of(function, keep=keep, max_choices=max_choices)
+
+
+def _check_options(keep: Any, max_choices: Any) -> None:
+    for name, value in (("keep", keep), ("max_choices", max_choices)):
+        if name == "keep" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"program: {name} must be a positive integer, got {value!r}.")
+
+
+def program_of(
+    function: Callable[..., Any], *, keep: int | None, max_choices: int
+) -> Program[Any, Any]:
+    """The program of a function."""
+    if not callable(function) or isinstance(function, Distribution):
+        raise InputError(
+            f"program: expected a function, got {shorten(function)}. Write @dolphin.program above "
+            "a function, or @dolphin.program(keep=...)."
+        )
+
+    return Program(function, keep, max_choices)
+
+
+class Program(Generic[P, R]):
+    """A function over symbols as one over distributions; made by `program`."""
+
+    def __init__(self, function: Callable[P, R], keep: int | None, max_choices: int) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.keep, self.max_choices = function, keep, max_choices
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else types.MethodType(self, owner)
+
+    @eager
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Distribution[R]:
+        call = _Call(self.function, args, kwargs, self.max_choices)
+        outer = current_execution()
+        if outer is not None:
+            call.shared = outer.explorer.shared
+            return outer.state(call.state(), lambda: call.witnessed(self.keep), _copied)
+        active = active_profile()
+        if active is None:
+            return call.result(self.keep)
+        with active.operation("program", self.function):
+            return call.result(self.keep)
+
+
+def _copied(distribution: Distribution[Any]) -> Distribution[Any]:
+    """The same numbers as a distribution of its own: another draw."""
+    d = tagged_of(distribution)
+    return distribution_of(d.replaced(d.domain, d.tags))
+
+
+class _Call:
+    """One call of a program: its distributions, and what it asks them for."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        max_choices: int,
+    ) -> None:
+        self.function = functools.partial(function, *args, **kwargs)
+        self.name = getattr(function, "__qualname__", "program").rpartition("<locals>.")[2]
+        self.code = getattr(function, "__code__", function)
+        self.max_choices = max_choices
+        self.table = caches.current_table()
+        self.sources = Sources(Watch)
+        self.inner: dict[Hashable, Any] = {}
+        self.shared: dict[Hashable, Any] = {}
+        self._known: list[Tagged] = []  # the distributions, by number
+        self._choices: dict[int, Choices] = {}
+        self._programs: list[Program[Any, Any]] = []
+        self.key = self._key(function, args, kwargs)
+        self._slots = len(self._known)
+
+    # -- what is called ----------------------------------------------------------------------------
+
+    def _key(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Hashable | None:
+        """What the program and its arguments are, but for numbers; None if that can't be told."""
+        try:
+            given = _Contents(self._slot).of((args, kwargs))
+            own = fingerprint(function, "program", self._slot)
+        except _UnknownError:
+            return None
+        return None if own is None else (own, given, self.max_choices)
+
+    def _slot(self, value: Any) -> Hashable | None:
+        if isinstance(value, Program):
+            return self._program(value)
+        if not isinstance(value, Holder):
+            return self.sources.slot(value)
+        tagged = tagged_of(value)
+        for number, known in enumerate(self._known):
+            if known is tagged:
+                return ("distribution", number)
+        self._known.append(tagged)
+        own = tagged.domain if tagged.shared else "rows"
+        return ("distribution", len(self._known) - 1, own)
+
+    def _program(self, value: Program[Any, Any]) -> Hashable:
+        """Another program, or this one, that the program refers to."""
+        if value in self._programs:
+            return ("program", self._programs.index(value))
+        self._programs.append(value)
+        own = fingerprint(value.function, "program", self._slot)
+        if own is None:
+            raise _UnknownError
+        return ("program", own, value.keep, value.max_choices)
+
+    def state(self) -> Hashable | None:
+        """What another call inside the same program must have in common to be the same state."""
+        if self.key is None:
+            return None
+        # The objects themselves: their identities stay theirs as long as the state is known.
+        return (self.key, *map(_Same, self._known), *map(_Same, self.sources.tensors))
+
+    # -- what executions ask -----------------------------------------------------------------------
+
+    def number_of(self, distribution: Tagged, expected: int | None) -> int:
+        for number, known in enumerate(self._known):
+            if known is distribution:
+                return number
+        if expected is not None and expected >= self._slots:
+            known = self._known[expected]
+            if known.domain.members == distribution.domain.members:
+                return expected
+        self._known.append(distribution)
+        return len(self._known) - 1
+
+    def asked(self, number: int) -> Choices:
+        known = self._choices.get(number)
+        if known is None:
+            known = self._choices[number] = Choices(self._known[number], self.table)
+        return known
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def witnessed(self, keep: int | None) -> tuple[Distribution[Any], Shared]:
+        """The result, and who may share it.
+
+        Without draws it is the same everywhere. Numbers don't know what they are draws of, so
+        others may take them for draws of their own. Facts can't be shared.
+        """
+        with witness() as drawn:
+            result = self.result(keep)
+        if not drawn:
+            return result, "same"
+        return result, "copy" if isinstance(result.provenance, TensorProvenance) else "own"
+
+    def result(self, keep: int | None) -> Distribution[Any]:
+        with executing(None):
+            return distribution_of(self._explored() if keep is None else self._kept(keep))
+
+    def _explored(self) -> Tagged:
+        shared = all(d.shared for d in self._known)
+        planned = None
+        if shared and self.key is not None:
+            certain = tuple((d.made is None, d.exclusive) for d in self._known)
+            planned = ("program", self.key, certain)
+            known = caches.plans.get(planned)
+            if known is not None:
+                return self._run_plan(known)
+        # Taken out while it grows: what turns out not to be remembered must not be found.
+        tree = self.table.programs.pop(self.key, None) or Node()
+        with self.sources.watching():
+            found = leaves(self, tree, self.function)
+        remembered = self._remembered()
+        if remembered:
+            self.table.programs[self.key] = tree
+        every = [self.asked(number) for number in range(len(self._known))]
+        if not all(d.shared for d in self._known):
+            operands = [d for number, d in enumerate(self._known) if number in self._choices]
+            outcome = self._outcome(operands)
+            tensors = self.sources.tensors
+            return run_rows(self.name, self.table, found, every, tensors, outcome, self._site)
+        plan = shared_plan(self.name, self.table, found, every)
+        if remembered and planned is not None:
+            plan = caches.plans.put(planned, plan)
+        return self._run_plan(plan)
+
+    def _remembered(self) -> bool:
+        """Whether the executions depend on symbols alone, and all symbols are known by the key."""
+        return self.key is not None and self.sources.remembered and len(self._known) == self._slots
+
+    @property
+    def _site(self) -> Hashable:
+        return ("program", self.code)
+
+    def _outcome(self, operands: list[Tagged]) -> Outcome:
+        if not self._known:
+            return Outcome(resolve("program", None), 1, exclusive=True, constant=True)
+        provenance, batch = check(self.name, operands or self._known)
+        batch = max(batch, *(d.batch for d in self._known))
+        return Outcome.of(provenance, batch, operands)
+
+    def _run_plan(self, plan: Any) -> Tagged:
+        operands = [self._known[number] for number in plan.asked]
+        outcome = self._outcome(operands)
+        return run_plan(plan, operands, self.sources.tensors, outcome, self._site)
+
+    # -- the likeliest executions only -------------------------------------------------------------
+
+    def _kept(self, keep: int) -> Tagged:
+        """Level by level: all executions go on to their next choice, then each row keeps some."""
+        root = Node()
+        nodes: list[tuple[Node, tuple[int, ...]]] = [(root, ())]
+        frontier = Distribution.certain(0, provenance=self._provenance())
+        while True:
+            for number in frontier.symbols:
+                node, script = nodes[number]
+                if not node.known:
+                    run(Execution(self, root, script, None, one_step=True), self.function)
+            going = [number for number in frontier.symbols if nodes[number][0].result is None]
+            if not going:
+                break
+            frontier = sample(self._next_level(frontier, nodes), keep)
+        results = {n: self.table.symbols[node.result] for n, (node, _) in enumerate(nodes)
+                   if node.result is not None}  # fmt: skip
+        d = tagged_of(apply(frontier, lambda number: results[number], cache=False))
+        asked = [known.tagged for known in self._choices.values()]
+        exclusive = all(own.exclusive for own in asked)
+        return Tagged(
+            d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant
+        )
+
+    def _provenance(self) -> Any:
+        return self._known[0].provenance if self._known else None
+
+    def _next_level(
+        self, frontier: Distribution[int], nodes: list[tuple[Node, tuple[int, ...]]]
+    ) -> Distribution[int]:
+        """Every execution with each of the symbols that it could choose next."""
+
+        def child(number: int, choice: int) -> int:
+            node, script = nodes[number]
+            nodes.append((node.child(choice), (*script, choice)))
+            return len(nodes) - 1
+
+        def chosen(number: int, symbol: Any) -> int:
+            return child(number, self.table.number(symbol))
+
+        def drawn(number: int) -> Any:
+            chance = nodes[number][0].chance
+            assert isinstance(chance, Weighted)
+            return Weighted(
+                tuple(child(number, place) for place in range(len(chance.outcomes))),
+                chance.weights,
+            )
+
+        ended = [n for n in frontier.symbols if nodes[n][0].result is not None]
+        draws = [n for n in frontier.symbols if nodes[n][0].chance is not None]
+        parts = [filter(frontier, lambda n: n in ended, cache=False)] if ended else []
+        if draws:
+            some = filter(frontier, lambda n: n in draws, cache=False)
+            parts.append(apply(some, drawn, cache=False))
+        asked = {nodes[n][0].asked for n in frontier.symbols} - {None}
+        for number in sorted(asked):  # type: ignore[type-var]
+            assert number is not None
+            some = filter(frontier, lambda n, a=number: nodes[n][0].asked == a, cache=False)
+            own = distribution_of(self.asked(number).tagged)
+            parts.append(apply(some, own, chosen, cache=False))
+        return parts[0] if len(parts) == 1 else union(*parts)
+
+
+class _Same:
+    """Equal only to the very same object, which it keeps alive."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.target is self.target
+
+
+class _UnknownError(Exception):
+    """An argument can't be compared by content."""
+
+
+_PLAIN = (int, str, bool, bytes, type(None), complex)
+_MOST_VALUES = 2000
+_MOST_BYTES = 4096
+
+
+class _Contents:
+    """Arguments by content: values, containers and the attributes of objects, all of them."""
+
+    def __init__(self, slot: Callable[[Any], Hashable | None]) -> None:
+        self.slot = slot
+        self.left = _MOST_VALUES
+        self.seen: dict[int, int] = {}
+
+    def of(self, value: Any) -> Hashable:
+        cls = type(value)
+        if cls in _PLAIN:
+            return (cls, value)
+        if cls is float:
+            return (cls, value if value == value else "nan", kind(value))
+        known = self.slot(value)
+        if known is not None:
+            return known
+        self.left -= 1
+        if self.left < 0:
+            raise _UnknownError
+        if id(value) in self.seen:
+            return ("again", self.seen[id(value)])
+        self.seen[id(value)] = len(self.seen)
+        return self._container(value, cls) or self._value(value, cls)
+
+    def _container(self, value: Any, cls: type) -> Hashable | None:
+        if cls in (tuple, list, deque) or hasattr(cls, "_fields"):
+            return (cls, *map(self.of, value))
+        if cls in (set, frozenset):
+            return (cls, frozenset(map(self.of, value)))
+        if cls is dict:
+            return (cls, *((self.of(k), self.of(v)) for k, v in value.items()))
+        return None
+
+    def _value(self, value: Any, cls: type) -> Hashable:
+        if isinstance(value, (enum.Enum, range, type)):
+            return (cls, value)
+        if isinstance(value, (np.ndarray, np.generic)):
+            if value.nbytes > _MOST_BYTES or value.dtype.hasobject:
+                raise _UnknownError
+            return (cls, value.dtype.str, value.shape, value.tobytes())
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            own = fingerprint(value, "program", self.slot)
+            if own is None:
+                raise _UnknownError
+            return own
+        return self._object(value, cls)
+
+    def _object(self, value: Any, cls: type) -> Hashable:
+        """An object by its attributes, and by what its methods do."""
+        if cls.__module__ == "builtins" or hasattr(cls, "__getattr__"):
+            raise _UnknownError
+        attributes = dict(getattr(value, "__dict__", {}))
+        methods: list[Hashable] = []
+        for base in cls.__mro__:
+            if base is object:
+                continue
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__"):
+                    attributes[name] = getattr(value, name, None)
+            for name, method in vars(base).items():
+                function = method.fget if isinstance(method, property) else method
+                if isinstance(function, types.FunctionType):
+                    own = fingerprint(function, "program", self.slot)
+                    if own is None:
+                        raise _UnknownError
+                    methods.append((name, own))
+        own = tuple((name, self.of(attributes[name])) for name in attributes)
+        return (cls, own, tuple(methods))
