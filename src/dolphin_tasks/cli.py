@@ -67,15 +67,26 @@ def _run(place: str, arguments: list[str]) -> int:
             "pip install 'dolphin-nesy[train]'"
         )
     try:
-        return int(command(arguments) or 0)
+        status = int(command(arguments) or 0)
+        sys.stdout.flush()
     except DolphinError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped\n")
         return 130
     except BrokenPipeError:  # `dolphin report … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:  # a full disk, a folder that may not be read
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}.")
+    return status
+
+
+def _drop_output() -> None:
+    """Send what is still to be printed nowhere: nobody can read it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:

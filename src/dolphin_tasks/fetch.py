@@ -1,19 +1,25 @@
-"""Getting files from the network: resumable, atomic, with progress and clear errors."""
+"""Files, read and written with clear errors: atomic, JSON without surprises, from the network."""
 
 import contextlib
 import hashlib
 import http.client
+import json
 import os
 import sys
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NoReturn
 
 from dolphin import DolphinError
 
 CHUNK = 1 << 16
+
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""What reading a zip file raises where it is damaged, encrypted or packed in an unknown way."""
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that have arrived, and the bytes in all (None: unknown)."""
@@ -21,6 +27,10 @@ Progress = Callable[[str, int, int | None], None]
 
 class DataError(DolphinError, OSError):
     """Data is missing, damaged, or can't be fetched."""
+
+
+class WriteError(DolphinError, OSError):
+    """A file can't be written: the disk is full, or the folder is not a folder."""
 
 
 def cache_dir(name: str) -> Path:
@@ -44,15 +54,52 @@ def sha256(content: bytes) -> str:
 
 @contextlib.contextmanager
 def atomic_write(target: Path) -> Iterator[IO[bytes]]:
-    """Write `target` so that it is either whole or not there: a temporary file, then a rename."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Write `target` so that it is either whole or as before: a temporary file, then a rename.
+
+    Raises:
+        WriteError: it can't be written; what was there before is still there.
+    """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as stream:
-            yield stream
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as stream:
+                yield stream
+            temporary.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+    except DolphinError:
+        raise
+    except OSError as error:
+        raise WriteError(f"{target} can't be written: {error.strerror or error}.") from error
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what `atomic_write` left in a folder when its process was killed."""
+    for left in folder.glob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+
+
+def parse_json(text: str) -> Any:
+    """JSON as the standard has it: `Infinity` and `NaN` are refused, too.
+
+    >>> parse_json('{"loss": 0.5}')
+    {'loss': 0.5}
+    >>> parse_json('{"loss": Infinity}')
+    Traceback (most recent call last):
+    ...
+    ValueError: Infinity is not a number of JSON
+    """
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number of JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def fetch_url(url: str, target: Path, *, timeout: float, progress: Progress) -> None:

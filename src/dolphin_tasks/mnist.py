@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from dolphin_tasks.fetch import (
+    BROKEN_ARCHIVE,
     DataError,
     Progress,
     atomic_write,
@@ -127,7 +128,7 @@ def _fetch(cache: Path, progress: Progress, damage: str) -> Mnist:
     for name, attempt in attempts:
         try:
             return attempt()
-        except (DataError, OSError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
+        except (DataError, OSError, KeyError, tarfile.TarError, *BROKEN_ARCHIVE) as error:
             failures += f"\n  {name}: {error}"
     raise DataError(
         f"MNIST could not be fetched from anywhere:{failures}\nDownload the four files "
@@ -254,7 +255,10 @@ def _read_file(folder: Path, name: str, verify: bool) -> np.ndarray:
 
 
 def _decompress(path: Path) -> bytes:
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror}.") from None
     if path.suffix != ".gz":
         return content
     try:

@@ -1,10 +1,14 @@
 """Pictures of what a model read and computed. Needs matplotlib, the extra `plot`."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
+
+from dolphin_tasks.fetch import atomic_write
 
 INK, FRAME, RIGHT, WRONG = "#1b1f24", "#d0d7de", "#1a7f37", "#cf222e"
 
@@ -96,5 +100,12 @@ def draw_sheet(rows: Sequence[SheetRow], path: Path) -> None:
         axes[n].text(0.0, 0.5, f"= {row.answer}", fontsize=24, va="center", color=color)
         axes[n].text(0.01, 0.14, note, fontsize=10, va="center", color=color)
     figure.subplots_adjust(left=0, right=1, top=1, bottom=0, wspace=0.25, hspace=0.36)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
+    save(figure, path, bbox_inches="tight", pad_inches=0.12)
+
+
+def save(figure: Any, path: Path, **options: Any) -> None:
+    """Write a figure whole or not at all; the folder of `path` is made."""
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:] or "png", **options)
+    with atomic_write(path) as stream:
+        stream.write(content.getvalue())

@@ -16,6 +16,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("accelerate")
 
 from dolphin_tasks.training import checkpoint
+from dolphin_tasks.training.lock import LOCK_NAME, FolderLock
 
 CLI = str(Path(__file__).parents[1] / "support" / "tiny_cli.py")
 OPTIONS = ["train", "sum", "--n", "2", "--epochs", "1", "--batch", "21", "--validation", "100"]
@@ -28,8 +29,14 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def run(command: list[str], out: Path) -> dict:
-    done = subprocess.run(
+def launched() -> list[str]:
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    return [*launch, "--main_process_port", str(free_port()), CLI]
+
+
+def start(command: list[str], out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, *command, *OPTIONS, "--out", str(out)],
         capture_output=True,
         text=True,
@@ -37,16 +44,18 @@ def run(command: list[str], out: Path) -> dict:
         timeout=100,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
+
+
+def run(command: list[str], out: Path) -> dict:
+    done = start(command, out)
     assert done.returncode == 0, done.stderr
     return json.loads((out / "results.json").read_text())
 
 
 def test_two_processes_are_one(tmp_path):
-    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    launch += ["--main_process_port", str(free_port())]
     one = run([CLI], tmp_path / "one")
-    two = run([*launch, CLI], tmp_path / "two")
+    two = run(launched(), tmp_path / "two")
+    assert not (tmp_path / "two" / LOCK_NAME).exists()
     assert two["processes"] == 2
     first, second = (
         checkpoint.load(tmp_path / name / "checkpoint.pt", "sum") for name in ("one", "two")
@@ -62,3 +71,14 @@ def test_two_processes_are_one(tmp_path):
     assert metrics[0]["loss"] == pytest.approx(metrics[1]["loss"], rel=1e-4)
     assert metrics[0]["train_accuracy"] == metrics[1]["train_accuracy"]
     assert two["test_accuracy"] == pytest.approx(one["test_accuracy"], abs=0.02)
+
+
+def test_all_processes_of_a_second_run_are_refused(tmp_path):
+    lock = FolderLock(tmp_path)
+    assert lock.take()
+    done = start(launched(), tmp_path)
+    lock.release()
+    assert done.returncode != 0
+    assert "another run is at work" in done.stderr
+    assert "the first process says why" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == []

@@ -202,7 +202,7 @@ def test_captions_too_long_for_a_clip_are_left_out(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"train\.json is no JSON"),
+        ("{", r"train\.json is not JSON"),
         ('{"clips": []}', "holds neither"),
         ('{"data": []}', "no usable clip: it is empty"),
         ('{"data": [{"video": {"id": 3}}]}', "entry 0: 'annotations' is missing"),

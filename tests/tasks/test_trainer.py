@@ -190,7 +190,7 @@ def broken(whole: Path, tmp_path: Path, change) -> Path:
     [
         (lambda content: content[: len(content) // 2], "truncated"),
         (lambda content: b"", "truncated"),
-        (lambda content: b"hello", "no checkpoint"),
+        (lambda content: b"hello", "not a checkpoint"),
         (
             lambda content: (
                 content[: len(content) // 2] + b"x" * 64 + content[len(content) // 2 + 64 :]

@@ -25,7 +25,7 @@ from dolphin_tasks.clutrr import stories
 from dolphin_tasks.clutrr.kinship import RELATIONS, Fact, inverse
 from dolphin_tasks.clutrr.passages import Passage, cut
 from dolphin_tasks.clutrr.stories import Told
-from dolphin_tasks.fetch import DataError
+from dolphin_tasks.fetch import BROKEN_ARCHIVE, DataError
 from dolphin_tasks.training.noise import Noise
 from dolphin_tasks.training.task import Data
 
@@ -223,8 +223,8 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
             for name in sorted(archive.namelist()):
                 if name.endswith(".csv"):
                     yield name.rsplit("/", 1)[-1], archive.read(name)
-    except (OSError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{path} is truncated, damaged or no zip file ({error}).") from None
+    except (OSError, *BROKEN_ARCHIVE) as error:
+        raise DataError(f"{path} is truncated, damaged or not a zip file ({error}).") from None
 
 
 def _read_csv(name: str, content: bytes, path: Path) -> Iterator[Told]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dolphin_tasks.clutrr.data import ASKED, ASKER, Story
 from dolphin_tasks.clutrr.kinship import UNKNOWN, Fact
-from dolphin_tasks.pictures import FRAME, INK, RIGHT, WRONG
+from dolphin_tasks.pictures import FRAME, INK, RIGHT, WRONG, save
 
 BLUE = "#0969da"
 LINE = 140
@@ -38,8 +38,7 @@ def draw(seen: Sequence[Seen], path: Path) -> None:
     for axes, one, lines, height in zip(panels, seen, texts, heights, strict=True):
         _draw_story(axes, one, lines, height)
     figure.subplots_adjust(left=0.01, right=0.99, top=0.995, bottom=0.005, hspace=0.03)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:

@@ -8,9 +8,7 @@ published data set does, and is for comparison only.
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin_tasks.digits import find_digits
-from dolphin_tasks.fetch import DataError
+from dolphin_tasks.fetch import BROKEN_ARCHIVE, DataError, parse_json
 from dolphin_tasks.hwf.program import SYMBOLS, value
 from dolphin_tasks.strokes import NAMES, draw_symbols
 from dolphin_tasks.training.noise import Noise
@@ -134,7 +132,7 @@ def read_ink(folder: Path) -> Ink:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             images, labels, split = (arrays[name] for name in ("images", "labels", "split"))
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError, *BROKEN_ARCHIVE) as error:
         raise DataError(f"{path} is truncated, damaged or something else ({error}).") from None
     if images.shape != (len(labels), SIZE, SIZE) or labels.max(initial=0) >= len(SYMBOLS):
         raise DataError(f"{path} does not hold 45x45 images of the 14 symbols of HWF.")
@@ -170,7 +168,7 @@ def read_formulas(folder: Path, split: Literal["train", "test"], symbols: int) -
     """The official formulas, as places in the ink."""
     path = folder / f"expr_{split}.json"
     try:
-        formulas = [list(map(int, line["images"])) for line in json.loads(path.read_text())]
+        formulas = [list(map(int, line["images"])) for line in parse_json(path.read_text())]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is missing, truncated or something else ({error}).") from None
     if any(not 0 <= place < symbols for formula in formulas for place in formula):

@@ -12,7 +12,6 @@ frame or each frame pair; it is used to measure perception only.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin_tasks.fetch import DataError
+from dolphin_tasks.fetch import DataError, parse_json
 from dolphin_tasks.mugen.captions import read_caption
 from dolphin_tasks.mugen.drawing import SIZE
 from dolphin_tasks.mugen.program import ACTIONS
@@ -98,11 +97,11 @@ def _told(error: Exception) -> str:
 
 def _entries(path: Path) -> Iterator[Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}.") from None
     except ValueError as error:
-        raise DataError(f"{path} is no JSON, or truncated ({error}).") from None
+        raise DataError(f"{path} is not JSON, or truncated ({error}).") from None
     entries = content.get("data") if isinstance(content, dict) else content
     if not isinstance(entries, list):
         raise DataError(f'{path} holds neither {{"data": [...]}} nor a list of entries.')

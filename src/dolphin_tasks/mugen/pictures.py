@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from dolphin_tasks.mugen.program import ACTIONS
-from dolphin_tasks.pictures import INK, RIGHT, WRONG
+from dolphin_tasks.pictures import INK, RIGHT, WRONG, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,8 +56,7 @@ def draw_clips(rows: Sequence[ClipRow], path: Path) -> None:
         _draw_row(axes, row)
         colour = INK if row.right is None else RIGHT if row.right else WRONG
         axes.set_title("\n".join(title), fontsize=10.5, color=colour, loc="left", pad=4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def film_strip(frames: Tensor) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dolphin_tasks.pictures import RIGHT, WRONG
+from dolphin_tasks.pictures import RIGHT, WRONG, save
 
 PATH, END = "#ff9f1c", "#2ec4b6"
 Place = tuple[float, float]
@@ -56,8 +56,7 @@ def draw_sheet(
             pad=3,
         )
     figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.01, wspace=0.05, hspace=0.16)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def draw_one(image: Tensor, belief: Belief, path: Path) -> None:
@@ -72,8 +71,7 @@ def draw_one(image: Tensor, belief: Belief, path: Path) -> None:
     left.set_title("given", fontsize=10)
     _overlay(right, image, belief)
     right.set_title(f"{_word(belief.answer)}, probability {belief.chance:.3f}", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _word(joined: bool) -> str:

@@ -6,14 +6,17 @@ import io
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 import dolphin as dl
-from dolphin_tasks.fetch import atomic_write
+from dolphin_tasks.fetch import BROKEN_ARCHIVE, atomic_write
 
 FORMAT, VERSION = "dolphin checkpoint", 1
+
+
+UNREADABLE = (*BROKEN_ARCHIVE, OSError, ValueError, TypeError)
 
 
 class CheckpointError(dl.DolphinError, RuntimeError):
@@ -39,15 +42,15 @@ def load(path: Path, task: str) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(
-            f"{path} is no checkpoint, or a broken or truncated one ({error})."
+            f"{path} is not a checkpoint, or a broken or truncated one ({error})."
         ) from None
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged: {damaged} has the wrong checksum.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, KeyError, EOFError, ValueError) as error:
+    except (*UNREADABLE, pickle.UnpicklingError, LookupError, AttributeError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise CheckpointError(f"{path} can't be read as a checkpoint: {reason}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -64,6 +67,18 @@ def load(path: Path, task: str) -> dict[str, Any]:
     return content
 
 
+P = TypeVar("P")
+
+
+def part(content: dict[str, Any], name: str, kind: type[P], path: Path) -> P:
+    """One part of a checkpoint, which must be there and of this type."""
+    found = content.get(name)
+    if not isinstance(found, kind):
+        problem = "is missing" if name not in content else f"is not a {kind.__name__}"
+        raise CheckpointError(f"{path} is not whole: its part {name!r} {problem}.")
+    return found
+
+
 def load_weights(network: torch.nn.Module, weights: Any, path: Path) -> None:
     """Put weights into the network that they were saved from."""
     try:
@@ -71,3 +86,23 @@ def load_weights(network: torch.nn.Module, weights: Any, path: Path) -> None:
     except (RuntimeError, AttributeError, TypeError) as error:
         reason = str(error).replace("\n\t", " ").splitlines()[0]
         raise CheckpointError(f"{path} doesn't fit this network: {reason}") from None
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any], path: Path) -> None:
+    """Put an optimiser's state back; every tensor must be as large as its parameter."""
+    try:
+        optimizer.load_state_dict(state)
+        sizes = [
+            (parameter.shape, value.shape)
+            for parameter, kept in optimizer.state.items()
+            for value in kept.values()
+            if isinstance(value, torch.Tensor) and value.dim()
+        ]
+    except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{path} has a broken optimiser's state: {error!r}.") from None
+    for wanted, found in sizes:
+        if wanted != found:
+            raise CheckpointError(
+                f"{path} has a broken optimiser's state: {tuple(found)} for a parameter of shape "
+                f"{tuple(wanted)}."
+            )

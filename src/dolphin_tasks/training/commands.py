@@ -111,7 +111,7 @@ def train(arguments: list[str]) -> int:
     config = dataclasses.replace(config, out=folder.path)
     processes = Processes(config.device)
     try:
-        with Display(quiet=not processes.main) as display:
+        with folder.claimed(processes), Display(quiet=not processes.main) as display:
             try:
                 Trainer(task_class(config), folder, display, processes).run()
             except Interrupted:
@@ -128,7 +128,8 @@ def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[st
     """Options that are not given again are those of the run that goes on."""
     if config.out is None:
         raise OptionError("--resume needs --out, the folder of the run to continue.")
-    stored = checkpoint.load(RunFolder(config.out).checkpoint, task.name)["config"]
+    path = RunFolder(config.out).checkpoint
+    stored = checkpoint.part(checkpoint.load(path, task.name), "config", dict, path)
     default = type(config).from_json(stored)
     return parse(type(config), f"train {task.name}", arguments, default)
 
@@ -215,13 +216,15 @@ def _trained(
     folder = RunFolder(run)
     if not run.is_dir():
         raise RunError(f"{run}: there is no such run folder.")
-    stored = folder.read_json("config.json")
+    stored = folder.read_fields("config.json", {"task": str, "config": dict})
     task_class = find_task(stored["task"])
     config = task_class.config_class.from_json(stored["config"])
+    config.check()
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=data_dir)
     task = task_class(config)
     network = use_row_dropout(task.network())
     content = checkpoint.load(folder.best, task.name)
-    checkpoint.load_weights(network, content["network"], folder.best)
+    weights = checkpoint.part(content, "network", dict, folder.best)
+    checkpoint.load_weights(network, weights, folder.best)
     return task, network.to(processes.device)

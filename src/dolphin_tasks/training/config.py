@@ -106,10 +106,12 @@ class TrainConfig:
         if set(values) != names:
             odd = ", ".join(sorted(set(values) ^ names))
             raise OptionError(f"the stored options don't fit this version of dolphin: {odd}.")
-        made: dict[str, Any] = {
-            name: Path(value) if value is not None and _holds_path(types_[name]) else value
-            for name, value in values.items()
-        }
+        made: dict[str, Any] = {}
+        for name, value in values.items():
+            if not _fits(value, types_[name]):
+                raise OptionError(f"the stored option {_flag(name)} is damaged: {value!r:.60}.")
+            holds_path = isinstance(value, str) and _holds_path(types_[name])
+            made[name] = Path(value) if holds_path else value
         return cls(**made)
 
     def differences(self, other: TrainConfig) -> list[str]:
@@ -127,6 +129,23 @@ class TrainConfig:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of JSON can be the value of an option of this type.
+
+    >>> _fits(3, int | None), _fits("3", int | None), _fits("a", Literal["a", "b"])
+    (True, False, True)
+    """
+    if typing.get_origin(hint) is Literal:
+        return value in typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, member) for member in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str if hint is Path else hint)
 
 
 def _holds_path(hint: Any) -> bool:

@@ -18,10 +18,17 @@ from dolphin_tasks.training import checkpoint, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display, State
 from dolphin_tasks.training.evaluation import evaluate
-from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
+from dolphin_tasks.training.folder import (
+    EPOCH,
+    RunError,
+    RunFolder,
+    missing_field,
+    portable,
+    versions,
+)
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
-from dolphin_tasks.training.task import Outputs, Task
+from dolphin_tasks.training.task import Outputs, Samples, Task
 
 
 class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
@@ -48,6 +55,19 @@ class Progress:
     best_epoch: int = 0
     best_accuracy: float = -1.0
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def restored(cls, values: dict[str, Any]) -> Progress:
+        """What `asdict` made of one, each value of its type."""
+        progress = cls(**values)
+        for name, value in vars(cls()).items():
+            kind = (int, float) if isinstance(value, float) else type(value)
+            if not isinstance(getattr(progress, name), kind):
+                raise ValueError(f"progress.{name} is {getattr(progress, name)!r:.60}")
+        problems = [missing_field(line, EPOCH) for line in progress.history]
+        if any(problems) or len(problems) != progress.epoch:
+            raise ValueError(f"its history is damaged: {next(filter(None, problems), 'too short')}")
+        return progress
 
     @property
     def symbolic_share(self) -> float:
@@ -83,9 +103,10 @@ class Trainer:
         self.steps = math.ceil(self.count / config.batch)
         self._prepare_folder()
         self.display.line(f"data: {self.data.source}")
+        validation, test = (self._used(part) for part in (self.data.validation, self.data.test))
         self.display.line(
-            f"{self.count:,} training, {len(self.data.validation):,} validation and "
-            f"{len(self.data.test):,} test samples; results go to {self.folder.path}"
+            f"{self.count:,} training, {validation:,} validation and {test:,} test samples; "
+            f"results go to {self.folder.path}"
         )
         with self._stoppable():
             while self.progress.epoch < config.epochs:
@@ -95,6 +116,10 @@ class Trainer:
                     self._save()
                     raise
             return self._finish()
+
+    def _used(self, samples: Samples[Any]) -> int:
+        """How many samples of a split are in force."""
+        return min(len(samples), self.config.test_samples or len(samples))
 
     def _prepare_folder(self) -> None:
         path = self.folder.checkpoint
@@ -107,7 +132,6 @@ class Trainer:
             )
         self.processes.wait()
         if self.processes.main:
-            self.folder.path.mkdir(parents=True, exist_ok=True)
             content = {"task": self.task.name, "config": self.config.as_json()}
             self.folder.write_json("config.json", content)
             self.folder.write_metrics(self.progress.history)
@@ -297,22 +321,30 @@ class Trainer:
     def _restore(self) -> None:
         path = self.folder.checkpoint
         content = checkpoint.load(path, self.task.name)
-        stored = type(self.config).from_json(content["config"])
+        stored = type(self.config).from_json(checkpoint.part(content, "config", dict, path))
         different = stored.differences(self.config)
         if different:
             raise RunError(
                 f"{self.folder.path} was started with other options: {'; '.join(different)}. Leave "
                 "them out to continue that run, or choose another --out without --resume."
             )
-        if content["count"] != self.count:
+        count = checkpoint.part(content, "count", int, path)
+        if count != self.count:
             raise RunError(
-                f"{self.folder.path} was started with {content['count']:,} training samples, now "
+                f"{self.folder.path} was started with {count:,} training samples, now "
                 f"there are {self.count:,}: the data is not the same."
             )
-        checkpoint.load_weights(self.network, content["network"], path)
-        self.optimizer.load_state_dict(content["optimizer"])
-        torch.set_rng_state(content["generator"])
-        self.progress = Progress(**content["progress"])
+        progress = checkpoint.part(content, "progress", dict, path)
+        checkpoint.load_weights(self.network, checkpoint.part(content, "network", dict, path), path)
+        checkpoint.load_optimizer(
+            self.optimizer, checkpoint.part(content, "optimizer", dict, path), path
+        )
+        try:
+            torch.set_rng_state(checkpoint.part(content, "generator", Tensor, path))
+            self.progress = Progress.restored(progress)
+        except (TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise checkpoint.CheckpointError(f"{path} is not whole: {reason}") from None
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -321,7 +353,8 @@ class Trainer:
         progress = self.progress
         self.processes.wait()  # until the best weights are on disk
         best = checkpoint.load(self.folder.best, self.task.name)
-        checkpoint.load_weights(self.network, best["network"], self.folder.best)
+        weights = checkpoint.part(best, "network", dict, self.folder.best)
+        checkpoint.load_weights(self.network, weights, self.folder.best)
         found = evaluate(
             self.task,
             self.network,

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
+from dolphin_tasks.pictures import save
 from dolphin_tasks.training.evaluation import Evaluation
 from dolphin_tasks.training.folder import RunFolder
 from dolphin_tasks.training.task import Samples, Task
@@ -63,7 +64,7 @@ def draw_learning_curve(history: Sequence[dict[str, Any]], path: Path) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> None:
@@ -87,7 +88,7 @@ def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> N
                 axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=colour)
     total = counts.diag().sum() / counts.sum().clamp(min=1)
     axes.set_title(f"perception: {total:.2%} right (rows in %)", fontsize=9)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def draw_groups(groups: dict[str, dict[str, int]], title: str, path: Path) -> None:
@@ -101,7 +102,7 @@ def draw_groups(groups: dict[str, dict[str, int]], title: str, path: Path) -> No
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.25)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -121,4 +122,4 @@ def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
+    save(figure, path)

@@ -10,11 +10,18 @@ from typing import Annotated, Any
 
 import tyro
 
+from dolphin_tasks.fetch import atomic_write
 from dolphin_tasks.training.commands import parse
 from dolphin_tasks.training.display import Display
-from dolphin_tasks.training.folder import RunError, RunFolder
+from dolphin_tasks.training.folder import Number, RunError, RunFolder
 from dolphin_tasks.training.plots import draw_comparison
 
+SHARE = (*Number, type(None))
+RESULTS = {
+    "task": str, "config": dict, "epochs": int, "train_seconds": Number, "test_accuracy": Number,
+    "perception_accuracy": SHARE, "validation_accuracy": SHARE, "symbolic_share": SHARE,
+}  # fmt: skip
+"""What a report needs of every `results.json`."""
 COLUMNS = (
     "run", "seeds", "epochs", "test", "perception", "validation", "seconds", "symbolic",
 )  # fmt: skip
@@ -47,15 +54,15 @@ def report(arguments: list[str]) -> int:
             if path.is_dir():
                 display.line(f"skipped: {path} has no results yet")
             continue
-        results = folder.read_json("results.json")
+        results = folder.read_fields("results.json", RESULTS)
         groups.setdefault(_key(results), []).append(results)
         histories[path.name] = folder.read_metrics()
     if not groups:
         raise RunError("none of these is a finished run: there is no results.json in them.")
     table = to_markdown([_line(label, results) for label, results in groups.items()])
     out = options.out or options.runs[0].parent
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "report.md").write_text(table, encoding="utf-8")
+    with atomic_write(out / "report.md") as stream:
+        stream.write(table.encode())
     draw_comparison(histories, out / "report.png")
     display.line(table)
     display.line(f"written: {out / 'report.md'}, {out / 'report.png'}")
@@ -87,7 +94,7 @@ def _line(label: str, results: Sequence[dict[str, Any]]) -> list[str]:
 
     seconds = statistics.mean(r["train_seconds"] for r in results)
     epochs = "/".join(sorted({str(r["epochs"]) for r in results}))
-    seeds = ", ".join(str(r["config"]["seed"]) for r in results)
+    seeds = ", ".join(str(r["config"].get("seed", "?")) for r in results)
     accuracies = [share(f"{name}_accuracy") for name in ("test", "perception", "validation")]
     return [label, seeds, epochs, *accuracies, f"{seconds:.0f}", share("symbolic_share")]
 
