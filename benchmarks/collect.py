@@ -1,10 +1,13 @@
 """Keep the results of runs as JSON, and put all that is kept into the tables of docs/benchmarks.md.
 
     python benchmarks/collect.py runs/*
+    python benchmarks/collect.py --check      # writes nothing; fails if a table is out of date
 
 Each run folder with a `results.json` becomes `benchmarks/results/training/NAME.json`: the results
-and every epoch. One table is made of all files in there, whenever they were measured, the other one
-of `benchmarks/results/bench.json`, which `dolphin bench --json` writes.
+and every epoch. The tables are made of these files, whenever they were measured, and of what
+`dolphin bench --json`, `scaling.py`, `against_literal.py` and `distance.py` wrote.
+`benchmarks/results/one-margin/` holds runs of PathFinder on images of the first edition, whose
+dashes are one margin apart and not two.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,8 @@ from dolphin_tasks.catalogue import find_task
 from dolphin_tasks.training.folder import RunFolder
 
 HERE = Path(__file__).parent
-KEPT, SPEED = HERE / "results" / "training", HERE / "results" / "bench.json"
+RESULTS = HERE / "results"
+KEPT, ONE_MARGIN = RESULTS / "training", RESULTS / "one-margin"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 TOLD = {"n", "length", "size", "train_chains", "train_size", "epochs", "seed"}  # in any case
 ELSEWHERE = {"out", "resume", "data_dir", "download", "device", "threads"}  # change no result
@@ -54,10 +59,21 @@ def command(results: dict[str, Any]) -> str:
 
 def table_of_runs() -> str:
     """Every run that is kept."""
-    heads = ("command, after `dolphin train`", "answers right", "perception", "minutes", "symbolic")
-    return _table(
-        heads, [_run(json.loads(path.read_text())) for path in sorted(KEPT.glob("*.json"))]
-    )
+    return _runs("command, after `dolphin train`", KEPT)
+
+
+def table_of_one_margin() -> str:
+    """Runs on images of PathFinder that are easier than the published ones."""
+    return _runs("command of the first edition, after `dolphin train`", ONE_MARGIN)
+
+
+def _runs(head: str, folder: Path) -> str:
+    heads = (head, "answers right", "perception", "minutes", "symbolic")
+    return _table(heads, [_run(_read(path)) for path in sorted(folder.glob("*.json"))])
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text())
 
 
 def _run(results: dict[str, Any]) -> Sequence[str]:
@@ -77,7 +93,7 @@ def table_of_speed() -> str:
         "program", "provenance", "B", "network ms", "symbolic ms", "ratio", "target", "peak MB",
         "user calls in a later step",
     )  # fmt: skip
-    return _table(heads, [_program(measured) for measured in json.loads(SPEED.read_text())])
+    return _table(heads, [_program(measured) for measured in _read(RESULTS / "bench.json")])
 
 
 def _program(measured: dict[str, Any]) -> Sequence[str]:
@@ -94,6 +110,117 @@ def _program(measured: dict[str, Any]) -> Sequence[str]:
         f"{measured['peak_mb']:.0f}",
         f"{measured['udf_calls_later']:,}",
     )
+
+
+AIMS: Sequence[tuple[str, str, Sequence[str]]] = (
+    ("SumN-5", "96 %", ["sum-5-seed*"]),
+    ("SumN-10", "92 %", ["sum-10-seed*"]),
+    ("SumN-15, images shifted", "90 %", ["sum-15-augment-seed*"]),
+    ("ProductN-4", "96 %", ["product-4-seed*"]),
+    ("ProductN-8", "95 %", ["product-8-seed*"]),
+    ("ProductN-16", "94 %", ["product-16-seed*"]),
+    ("ProductN-20", "92 %", ["product-20-seed*"]),
+    ("AddN-4", "above 93.5 %", ["add-4-seed*"]),
+    ("AddN-15", "above 79.0 %", ["add-15-seed*"]),
+    ("HWF-7, strict split", "95 %", ["hwf-7-strict-seed*"]),
+    ("HWF-7, strict split, 16 epochs", "95 %", ["hwf-7-strict-16-seed*"]),
+    ("HWF-7, the same with every symbol's label", "at most 1 point more",
+     ["hwf-7-strict-twin-16-seed*"]),
+    ("HWF-15, strict split", "90 %", ["hwf-15-strict-seed*"]),
+    ("HWF-19, strict split", "88 %", ["hwf-19-seed*"]),
+    ("HWF-7, shared ink", "98 %", ["hwf-7-shared-24-seed*"]),
+    ("HWF-15, shared ink", "96 %", ["hwf-15-shared-seed*"]),
+    ("HWF-19, shared ink", "95 %", ["hwf-19-shared-12k-seed*"]),
+    ("PathFinder-32", "90 %", ["pathfinder-32-seed*"]),
+    ("PathFinder-128", "95 %", ["pathfinder-128-seed*"]),
+    ("PathFinder-256", "95 %", ["pathfinder-256-seed*"]),
+    ("CLUTRR-3", "above the paper", ["clutrr-3-seed*"]),
+    ("CLUTRR-4", "above the paper's 53.6 %", ["clutrr-4-seed*"]),
+    ("Mugen-1K, groups of 3", "96 %", ["mugen-1k-seed*"]),
+    ("Mugen-5K, groups of 3", "96 %", ["mugen-5k-seed*"]),
+)  # fmt: skip
+"""What was aimed at, and the names of the runs that show what was reached."""
+
+
+def table_of_aims() -> str:
+    """Means over seeds beside what was aimed at; an aim without a run is listed as such."""
+    heads = ("task", "aim", "reached, on average", "lowest and highest", "seeds")
+    return _table(heads, [_aim(*aim) for aim in AIMS])
+
+
+def _aim(name: str, aim: str, patterns: Sequence[str]) -> Sequence[str]:
+    found = [_read(p) for pattern in patterns for p in sorted(KEPT.glob(f"{pattern}.json"))]
+    shares = [100 * results["test_accuracy"] for results in found]
+    if not shares:
+        return (name, aim, "not measured", "", "0")
+    spread = f"{min(shares):.1f} … {max(shares):.1f}" if len(shares) > 1 else ""
+    return (name, aim, f"{statistics.mean(shares):.1f} %", spread, str(len(shares)))
+
+
+def table_of_distances() -> str:
+    """PathFinder from the distance between the discs alone."""
+    heads = (
+        "size", "dashes", "pixels between joined discs", "between discs apart",
+        "answers right from the distance", "with `--balance distance`",
+    )  # fmt: skip
+    rows = [
+        (
+            str(found["size"]),
+            str(found["dashes"]),
+            f"{found['joined_pixels']:.1f}",
+            f"{found['apart_pixels']:.1f}",
+            f"{found['accuracy']:.1%}",
+            f"{found['balanced_accuracy']:.1%}",
+        )
+        for found in _read(RESULTS / "distance.json")
+    ]
+    return _table(heads, rows)
+
+
+def table_of_scaling() -> str:
+    """Milliseconds of a whole step and of its symbolic stage, by the number of rows."""
+    found = _read(RESULTS / "scaling.json")
+    batches = sorted({measured["batch"] for measured in found})
+    lines: dict[str, dict[int, float]] = {}
+    for measured in found:
+        proofs = "" if measured["k"] is None else f", k = {measured['k']}"
+        name = f"{measured['name']}, {measured['provenance']}{proofs}"
+        lines.setdefault(f"{name}: whole step, ms", {})[measured["batch"]] = measured["step_s"]
+        stage = f"{name}: symbolic stage"
+        lines.setdefault(stage, {})[measured["batch"]] = measured["symbolic_stage_s"]
+    rows = [
+        (name, *(_ms(line[batch]) if batch in line else "" for batch in batches))
+        for name, line in lines.items()
+    ]
+    return _table(("B", *map(str, batches)), rows)
+
+
+def _ms(seconds: float) -> str:
+    """Milliseconds with three digits."""
+    value = 1e3 * seconds
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def table_against_literal() -> str:
+    """Speed beside the definitions, evaluated as they stand."""
+    heads = ("program", "Dolphin", "literally", "faster", "largest difference of probabilities")
+    rows = [
+        (
+            f"{found['name']}, k = {found['k']}",
+            f"{1e3 * found['dolphin_s']:.0f} ms",
+            f"{found['literal_s']:.3g} s",
+            f"{found['speedup']:,.0f} times",
+            f"{found['largest_difference']:.0e}",
+        )
+        for found in _read(RESULTS / "against_literal.json")
+    ]
+    return _table(heads, rows)
+
+
+TABLES: Sequence[Callable[[], str]] = (
+    table_of_runs, table_of_one_margin, table_of_aims, table_of_distances, table_of_speed,
+    table_of_scaling, table_against_literal,
+)  # fmt: skip
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -115,11 +242,19 @@ def main() -> None:
     """Keep the runs that are named, and bring the page up to date."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("runs", nargs="*", type=Path, help="run folders")
-    for run in parser.parse_args().runs:
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if out of date")
+    options = parser.parse_args()
+    if options.check and options.runs:
+        parser.error("--check looks at what is kept; leave out the run folders")
+    for run in options.runs:
         keep(run)
-    page = PAGE.read_text()
-    for table in (table_of_runs(), table_of_speed()):
-        page = replaced(page, table)
+    before = page = PAGE.read_text()
+    for table in TABLES:
+        page = replaced(page, table())
+    if options.check:
+        if page != before:
+            raise SystemExit(f"{PAGE.name} is out of date: run python benchmarks/collect.py")
+        return
     PAGE.write_text(page)
     print(f"{len(list(KEPT.glob('*.json')))} runs in {PAGE.name}")
 

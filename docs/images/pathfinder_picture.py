@@ -20,7 +20,7 @@ from dolphin_tasks.pathfinder import data, generator
 
 FOLDER = Path(__file__).parent
 CACHE = Path("build/pathfinder")
-RESULTS = Path("benchmarks/results/training")
+RESULTS = Path("benchmarks/results/one-margin")
 COLOURS = {32: "#1d6996", 128: "#e17c05", 256: "#0f8554"}
 
 

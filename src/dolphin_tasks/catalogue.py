@@ -1,7 +1,11 @@
-"""All tasks that the trainer and the command line know."""
+"""All tasks that the trainer and the command line know, and those of other packages."""
 
 from __future__ import annotations
 
+import importlib
+import sys
+from contextvars import ContextVar
+from importlib.metadata import entry_points
 from typing import Any
 
 from dolphin_tasks.add_n.task import AddTask
@@ -28,14 +32,62 @@ TASKS: dict[str, type[Task[Any, Any]]] = {
         WordsTask,
     )
 }
+GROUP = "dolphin.tasks"
+"""The group of entry points in which other packages name their tasks."""
+GUARD = 'put what it runs under `if __name__ == "__main__":`'
+
+importing: ContextVar[str] = ContextVar("importing", default="")
+"""The module that is being imported for its task: it must not start a command meanwhile."""
 
 
 def find_task(name: str) -> type[Task[Any, Any]]:
-    """The task of this name.
+    """The task of this name, of an installed package, or at `module:Class`.
 
-    >>> find_task("sum").name
+    >>> find_task("sum").name, find_task("dolphin_tasks.sum_n.task:SumTask").name
+    ('sum', 'sum')
+    """
+    if name in TASKS:
+        return TASKS[name]
+    if ":" in name:
+        return _import_task(name)
+    for entry in entry_points(group=GROUP, name=name):
+        return _import_task(entry.value)
+    others = ", ".join([*TASKS, *(entry.name for entry in entry_points(group=GROUP))])
+    raise OptionError(f"there is no task {name!r}. Tasks: {others}; or module:Class for your own.")
+
+
+def reference(task: type[Task[Any, Any]]) -> str:
+    """What `find_task` finds this task by.
+
+    >>> reference(SumTask)
     'sum'
     """
-    if name not in TASKS:
-        raise OptionError(f"there is no task {name!r}. Tasks: {', '.join(TASKS)}.")
-    return TASKS[name]
+    if TASKS.get(task.name) is task:
+        return task.name
+    return f"{task.__module__}:{task.__qualname__}"
+
+
+def _import_task(place: str) -> type[Task[Any, Any]]:
+    module_name, _, class_name = place.partition(":")
+    if "" not in sys.path:  # modules beside where the command was started
+        sys.path.insert(0, "")
+    token = importing.set(module_name)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except OptionError:
+        raise
+    except SystemExit:
+        raise OptionError(f"{module_name} ends when it is imported: {GUARD}.") from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise OptionError(f"{module_name} can't be imported ({reason}).") from error
+    finally:
+        importing.reset(token)
+    for part in class_name.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise OptionError(
+            f"{module_name} has no task {class_name!r}: a subclass of "
+            "dolphin_tasks.training.task.Task."
+        )
+    return found

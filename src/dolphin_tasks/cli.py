@@ -37,6 +37,7 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status. Mistakes of users are messages, not tracebacks."""
+    _refuse_while_importing()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
@@ -50,6 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         return _fail(f"there is no command {name!r}. Commands: {', '.join(COMMANDS)}.")
     return _run(COMMANDS[name], rest)
+
+
+def _refuse_while_importing() -> None:
+    """A module that starts a command when it is imported for its task would start it twice."""
+    if "dolphin_tasks.catalogue" not in sys.modules:  # no task is being looked for
+        return
+    from dolphin_tasks.catalogue import GUARD, importing
+    from dolphin_tasks.training.config import OptionError
+
+    if importing.get():
+        raise OptionError(f"{importing.get()} starts a command when it is imported: {GUARD}.")
 
 
 def _run(place: str, arguments: list[str]) -> int:

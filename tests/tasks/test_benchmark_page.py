@@ -24,10 +24,33 @@ def collect():
 
 def test_tables_hold_what_was_measured(collect):
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    runs, speed = collect.table_of_runs(), collect.table_of_speed()
-    assert len(runs.splitlines()) > 80 and len(speed.splitlines()) > 10
-    assert f"\n\n{runs}\n\n" in page
-    assert f"\n\n{speed}\n\n" in page
+    assert len(collect.table_of_runs().splitlines()) > 60
+    for table in collect.TABLES:
+        assert len(table().splitlines()) > 2
+        assert f"\n\n{table()}\n\n" in page + "\n"
+
+
+def test_every_table_of_the_page_is_made_of_json(collect):
+    page = (ROOT / "docs" / "benchmarks.md").read_text().splitlines()
+    heads = [page[n - 1] for n, line in enumerate(page) if line.startswith("|---")]
+    assert sorted(heads) == sorted(table().splitlines()[0] for table in collect.TABLES)
+
+
+def test_check_writes_nothing(collect, monkeypatch, tmp_path):
+    page = tmp_path / "benchmarks.md"
+    monkeypatch.setattr(collect, "PAGE", page)
+    monkeypatch.setattr("sys.argv", ["collect.py", "--check"])
+    before = (ROOT / "docs" / "benchmarks.md").read_text()
+    page.write_text(before)
+    stamp = page.stat().st_mtime_ns
+    collect.main()
+    assert page.stat().st_mtime_ns == stamp
+    first = next(line for line in before.splitlines() if line.startswith("| `sum"))
+    page.write_text(before.replace(first, first.replace("%", "percent")))
+    kept = page.read_text()
+    with pytest.raises(SystemExit, match="out of date"):
+        collect.main()
+    assert page.read_text() == kept and [p.name for p in tmp_path.iterdir()] == ["benchmarks.md"]
 
 
 def test_a_table_takes_the_place_of_the_one_with_its_heads(collect):

@@ -18,9 +18,11 @@ from dolphin_tasks.fetch import DataError
 from dolphin_tasks.pathfinder import (
     arena,
     data,
+    distance,
     generator,
     render,
 )
+from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.training.noise import Noise
 from pathfinder_cases import make_plans, make_task, perfect
 
@@ -38,6 +40,7 @@ def test_plans_keep_the_rules(size, dashes):
         assert plan.contours.shape == (2, dashes, 3)
         assert plan.distractors.shape == (design.distractors, max(1, dashes // 3), 3)
         everything = np.concatenate([plan.contours.reshape(-1, 3), plan.distractors.reshape(-1, 3)])
+        everything = everything[everything[:, 2] != generator.ABSENT]
         starts, angles = everything[:, :2], np.radians(everything[:, 2])
         heads = starts + design.length * np.stack([np.sin(angles), np.cos(angles)], 1)
         for points in (starts, heads):
@@ -46,27 +49,29 @@ def test_plans_keep_the_rules(size, dashes):
         # seeds are one seed distance apart, up to a pixel
         apart = np.hypot(*(plan.contours[0, 0, :2] - plan.contours[1, 0, :2]))
         assert abs(apart - design.seed_distance) < 1.5
-        # a dash starts a margin past the last head, and turns by less than a right angle
+        # a dash starts two margins past the last head, and turns by less than a right angle
         for contour in (*plan.contours, *plan.distractors):
-            for last, dash in itertools.pairwise(contour.astype(float)):
-                expected = generator.move(
-                    int(last[0]),
-                    int(last[1]),
-                    np.radians(last[2]),
-                    design.length + design.margins[0],
-                )
-                slack = 1 + max(design.margins) - min(design.margins)
-                assert np.abs(np.array(expected) - dash[:2]).max() <= slack
+            for last, dash in itertools.pairwise(
+                contour[contour[:, 2] != generator.ABSENT].astype(float)
+            ):
+                angle = np.radians(last[2])
+                head = last[:2] + design.length * np.array([np.sin(angle), np.cos(angle)])
+                gap = np.hypot(*(dash[:2] - head))
+                shortest = 2 * min(design.margins) * np.cos(np.pi / 4)  # around a corner
+                assert shortest - 1.5 <= gap <= 2 * max(design.margins) + 2.5
                 turn = abs((dash[2] - last[2] + 180) % 360 - 180)
                 assert turn * design.continuity <= 91
 
 
-def test_dashes_keep_a_margin():
-    """No dash covers a pixel of another one, but for neighbours on a contour."""
+def test_dashes_keep_two_margins_from_each_other():
+    """What a margin around a dash covers, no other contour covers."""
     design = generator.design(128, 9)
     for index in range(5):
         plan = generator.generate(design, 1, index)
-        contours = [list(contour) for contour in (*plan.contours, *plan.distractors)]
+        contours = [
+            [dash for dash in contour if dash[2] != generator.ABSENT]
+            for contour in (*plan.contours, *plan.distractors)
+        ]
         pixels = [
             (number, place, {(row + a, column + b) for a, b in _body(degrees, design)})
             for number, contour in enumerate(contours)
@@ -74,7 +79,17 @@ def test_dashes_keep_a_margin():
         ]
         for (n, i, a), (m, j, b) in itertools.combinations(pixels, 2):
             if n != m or abs(i - j) > 1:
-                assert not a & b
+                nearest = min(np.hypot(r - x, c - y) for r, c in a for x, y in b)
+                assert nearest > 2 * min(design.margins) - 1
+
+
+def test_joined_discs_are_as_far_apart_as_in_published_images():
+    """51 pixels on average at size 128 with six dashes, gaps of two margins; 40 with one."""
+    design = generator.design(128, 6)
+    plans = make_plans(design, 150)
+    ends = render.tips(design, plans.contours[:, :, -1].long())
+    apart = (plans.contours[:, :, 0, :2] - ends).norm(dim=-1)
+    assert 49.5 < apart.mean() < 53
 
 
 def _body(degrees, design):
@@ -141,7 +156,7 @@ def test_curriculum_shortens_and_keeps_answers():
     samples = data.DrawnSamples(design, plans, curriculum=True)
     batch = samples.batch(torch.arange(30), Noise(0, 0, 30, 30))
     assert batch.contours is not None
-    lengths = (batch.contours[:, 0, :, 2] != render.ABSENT).sum(1)
+    lengths = (batch.contours[:, 0, :, 2] != generator.ABSENT).sum(1)
     assert lengths.min() >= 2
     assert 5 < (lengths < 6).sum() < 25
     task = make_task(grid=12)
@@ -175,6 +190,50 @@ def test_plans_are_the_same_from_several_processes(tmp_path, monkeypatch):
     design = generator.design(32, 6)
     several = data.load_plans(design, 2, 6, tmp_path / "a", workers=2)
     assert torch.equal(several.contours, make_plans(design, 6, seed=2).contours)
+
+
+# -- the distance between the discs ----------------------------------------------------------------
+
+
+def test_distances_are_those_of_the_discs_that_are_drawn():
+    design = generator.design(128, 6)
+    plans = make_plans(design, 20)
+    batch = data.DrawnSamples(design, plans).batch(torch.arange(20))
+    assert batch.discs is not None
+    assert torch.allclose(
+        distance.distances(plans, design), (batch.discs[:, 0] - batch.discs[:, 1]).norm(dim=1)
+    )
+
+
+def test_the_distance_answers_many_images_unless_it_is_balanced():
+    design = generator.design(256, 6)
+    train, test = make_plans(design, 400), make_plans(design, 200, seed=1)
+    assert distance.accuracy(train, test, design) > 0.75
+    balanced = [distance.balanced(plans, design, 10_000, 0) for plans in (train, test)]
+    for plans in balanced:
+        assert len(plans) > 150 and plans.labels.float().mean() == 0.5
+        pixels = distance.distances(plans, design).long()
+        for label in (True, False):
+            counts = torch.bincount(pixels[plans.labels == label], minlength=256)
+            assert torch.equal(2 * counts, torch.bincount(pixels, minlength=256))
+    assert distance.accuracy(*balanced, design) < 0.62
+    few = distance.balanced(train, design, 20, 0)
+    assert len(few) == 20
+
+
+def test_a_balanced_task_keeps_its_discs(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    task = make_task(balance="distance", train_samples=40, test_samples=30)
+    found = task.data()
+    assert "balanced" in found.source and isinstance(found.train, data.DrawnSamples)
+    plain, varied = (found.train.batch(torch.arange(20), n) for n in (None, Noise(0, 0, 20, 20)))
+    assert torch.equal(plain.labels, varied.labels)
+    apart = [(b.discs[:, 0] - b.discs[:, 1]).norm(dim=1) for b in (plain, varied)]
+    assert torch.allclose(*apart, atol=1e-3)
+    results = task.more_results(task.network(), found.test)
+    assert 0 <= results["distance_accuracy"] <= 1
+    with pytest.raises(OptionError, match="does not go with"):
+        make_task(balance="distance", curriculum=True).config.check()
 
 
 # -- the Long Range Arena --------------------------------------------------------------------------
@@ -213,6 +272,28 @@ def test_the_arena_is_read(tmp_path):
     unknown = found.train.batch(torch.arange(4), Noise(0, 0, 4, 4))
     outputs = task.read(task.network(), unknown)
     assert all(len(part) == 0 for part in task.perceived(outputs, unknown))
+
+
+@pytest.mark.parametrize("kind", ["<U64", "S64"])
+def test_metadata_of_the_public_generator(tmp_path, kind):
+    """It writes arrays of strings, and no folder named after the size."""
+    folder, batch = write_arena(tmp_path)
+    for path in (folder / "metadata").glob("*.npy"):
+        rows = [line.split() for line in path.read_text().splitlines()]
+        np.save(path, np.array(rows, dtype=kind))
+    listed = arena.list_arena(folder)
+    assert [label for _, label in listed] == batch.labels.tolist()
+    assert arena.find_arena(32, 6, folder) == folder
+    task = make_task(data_dir=folder, train_samples=20, test_samples=3)
+    assert len(task.data().test) == 3
+    path = next((folder / "metadata").glob("*.npy"))
+    for broken in (np.arange(3), np.array([[1.0]])):
+        np.save(path, broken)
+        with pytest.raises(DataError, match="table of strings"):
+            arena.list_arena(folder)
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="can't be read"):
+        arena.list_arena(folder)
 
 
 def test_a_damaged_arena_is_named(tmp_path):

@@ -1,11 +1,13 @@
 """Images in the layout of the Long Range Arena: `<subset>/imgs/<batch>/sample_<i>.png`.
 
-`<subset>/metadata/<batch>.npy` is text in spite of its name: a line an image, with its folder, its
-file, its number and its label first.
+`<subset>/metadata/<batch>.npy` lists an image per row, with its folder, its file, its number and
+its label first. The public generator writes these rows as a NumPy array of strings; the published
+sets hold them as text, in spite of the name.
 """
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -46,7 +48,12 @@ class PictureSamples:
 
 
 def find_arena(size: int, dashes: int, data_dir: Path | None) -> Path | None:
-    """The folder of the subset with so many dashes, if there is one."""
+    """The folder of the subset with so many dashes, if there is one.
+
+    `data_dir` may also be the folder that the generator wrote, with `imgs` and `metadata` in it.
+    """
+    if data_dir is not None and (data_dir / "metadata").is_dir() and (data_dir / "imgs").is_dir():
+        return data_dir
     if dashes not in SUBSETS:
         return None
     shared = os.environ.get("DOLPHIN_DATA")
@@ -64,17 +71,32 @@ def list_arena(folder: Path) -> Listed:
     found: Listed = []
     lists = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
     for path in lists:
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            parts = line.split()
+        for number, parts in enumerate(_rows(path), 1):
             if len(parts) < 4 or parts[3] not in ("0", "1"):
                 raise DataError(
                     f"{path}, line {number}: expected folder, file, number and label (0 or 1), got "
-                    f"{line[:60]!r}."
+                    f"{' '.join(parts)[:60]!r}."
                 )
             found.append((folder / parts[0] / parts[1], parts[3] == "1"))
     if not found:
         raise DataError(f"{folder / 'metadata'} lists no pictures.")
     return found
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """The rows of a list of pictures, whichever of the two forms it has."""
+    try:
+        content = path.read_bytes()
+        if not content.startswith(b"\x93NUMPY"):
+            return [line.split() for line in content.decode(errors="replace").splitlines()]
+        table = np.load(io.BytesIO(content), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} can't be read as a list of pictures: {error}.") from None
+    if table.ndim != 2 or table.dtype.kind not in "SU":
+        raise DataError(
+            f"{path} must hold a table of strings, got {table.ndim} dimensions of {table.dtype}."
+        )
+    return table.astype(str).tolist()
 
 
 def read_pictures(listed: Listed, size: int) -> PictureSamples:

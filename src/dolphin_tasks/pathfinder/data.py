@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin_tasks.fetch import atomic_write, cache_dir
-from dolphin_tasks.pathfinder.generator import Design, generate
+from dolphin_tasks.fetch import BROKEN_ARCHIVE, DataError, atomic_write, cache_dir
+from dolphin_tasks.pathfinder.generator import ABSENT, Design, generate
 from dolphin_tasks.pathfinder.glimpse import look
-from dolphin_tasks.pathfinder.render import ABSENT, draw, tips
+from dolphin_tasks.pathfinder.render import draw, tips
 from dolphin_tasks.training.noise import Noise
 
 SHARD = 1_000
 """Plans a file."""
 FEWEST_DASHES = 2
 """Shortest contour of a curriculum."""
-VERSION = 1
+VERSION = 2
 """Part of the cache's name: raise it when plans come out differently."""
 
 
@@ -70,12 +70,14 @@ class DrawnSamples:
     """Images that are drawn when they are asked for.
 
     While training, each plan is used in many ways: mirrored and turned, its coin tossed anew (which
-    ends the discs sit on). With a curriculum half of the contours are cut short and lose some
-    distractors, so that there is always something easy to learn from.
+    ends the discs sit on), unless coins are `fixed`. With a curriculum half of the contours are cut
+    short and lose some distractors, so that there is always something easy to learn from.
     """
 
-    def __init__(self, design: Design, plans: Plans, curriculum: bool = False) -> None:
-        self.design, self.plans, self.curriculum = design, plans, curriculum
+    def __init__(
+        self, design: Design, plans: Plans, curriculum: bool = False, fixed: bool = False
+    ) -> None:
+        self.design, self.plans, self.curriculum, self.fixed = design, plans, curriculum, fixed
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -92,7 +94,8 @@ class DrawnSamples:
             chance = noise.uniform(8 + self.design.distractors)
             if self.curriculum:
                 plans, lengths = shorten(plans, chance[:, :3], chance[:, 8:])
-            plans = mirror(toss(plans, chance[:, 3:5]), self.design.size, chance[:, 5:8] < 0.5)
+            tossed = plans if self.fixed else toss(plans, chance[:, 3:5])
+            plans = mirror(tossed, self.design.size, chance[:, 5:8] < 0.5)
         return draw_plans(self.design, plans, lengths)
 
 
@@ -206,8 +209,16 @@ def _make_all(orders: list[Order], workers: int) -> Iterator[Shard]:
     if workers == 1 or missing < 3:
         yield from map(make_shard, orders)
         return
-    with ProcessPoolExecutor(min(workers, missing), get_context("spawn")) as pool:
-        yield from pool.map(make_shard, orders)
+    if getattr(current_process(), "_inheriting", False):
+        raise SystemExit(1)  # a child that runs its parent's script again: the parent says why
+    try:
+        with ProcessPoolExecutor(min(workers, missing), get_context("spawn")) as pool:
+            yield from pool.map(make_shard, orders)
+    except BrokenProcessPool:
+        raise DataError(
+            "a process that plans images died. A script that trains must start under "
+            '`if __name__ == "__main__":`; otherwise there may be too little memory.'
+        ) from None
 
 
 def make_shard(order: Order) -> Shard:
@@ -237,7 +248,7 @@ def _cached(order: Order) -> Shard | None:
     try:
         with np.load(_file(order)) as stored:
             found = {name: stored[name][: order[3]] for name in FIELDS}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, *BROKEN_ARCHIVE):
         return None
     return found if len(found["labels"]) == order[3] else None
 

@@ -1,8 +1,10 @@
 """Draws the plan of a PathFinder image: two long dashed contours and many short distractors.
 
-Contours are grown dash by dash. A dash starts a margin past the last head, turns little, and keeps
-a margin from all others. What is made here is geometry, a few hundred bytes an image; `render.py`
-turns it into pixels. Image `i` of a seed is the same whoever makes it, and with whatever others.
+Contours are grown dash by dash. A pivot lies a margin past the last head; the next dash starts a
+margin past the pivot, in a direction that turns little: dashes of a contour are two margins apart.
+Around each dash a margin is taken, and what is taken by two contours doesn't overlap. What is made
+here is geometry, a few hundred bytes per image; `render.py` turns it into pixels. Image `i` of a
+seed is the same whoever makes it, and with whatever others.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ SUBSETS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_len
 SMALLEST, LARGEST = 24, 1024
 
 PAIR_TRIALS = 10_000
-"""Attempts at two contours and their distractors before a design is given up."""
+"""Attempts at two contours before a design is given up."""
 DISTRACTOR_TRIALS = 40
+"""Attempts at one distractor before it is left out."""
+ABSENT = 360
+"""The direction of a dash that is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +106,19 @@ class Plan:
     """One image. A dash is (row, column, degrees): where it starts, and where it points."""
 
     contours: np.ndarray  # (2, dashes, 3) int16
-    distractors: np.ndarray  # (distractors, their dashes, 3) int16
+    distractors: np.ndarray  # (distractors, their dashes, 3) int16; those without room are ABSENT
     first: int  # the contour on whose origin the first disc sits
     label: bool  # whether the other disc sits on the end of the same contour
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Everything that a dash may do, as places relative to its start on a flattened board."""
+    """Everything that a dash may do, as places relative to its pivot on a flattened board."""
 
     degrees: np.ndarray  # (moves,) whole degrees, of (sin, cos) in rows and columns
-    pivots: np.ndarray  # (moves,) where the next dash starts
-    needs: np.ndarray  # (pixels, moves) what must be free: the dash, and where it meets the circle
+    starts: np.ndarray  # (moves,) where the dash starts, a margin past the pivot
+    pivots: np.ndarray  # (moves,) the next pivot, a margin past the head
+    needs: np.ndarray  # (pixels, moves) what must be free: the covers, padded by repeating pixels
     cover: list[np.ndarray]  # of each move: the dash dilated by the margin
     turns: np.ndarray  # (moves + 1, moves) weight of the second after the first; last row: no first
 
@@ -127,12 +133,11 @@ def generate(design: Design, seed: int, index: int) -> Plan:
         if pair is None:
             continue
         distractors = board.grow_distractors()
-        if distractors is not None:
-            first, label = rng.integers(2, size=2)
-            return Plan(_pack(pair, design.dashes), distractors, int(first), bool(label))
+        first, label = rng.integers(2, size=2)
+        return Plan(_pack(pair, design.dashes), distractors, int(first), bool(label))
     raise DataError(
-        f"two contours of {design.dashes} dashes and {design.distractors} distractors don't fit "
-        f"into {design.size}×{design.size} pixels. Ask for fewer dashes or a larger image."
+        f"two contours of {design.dashes} dashes don't fit into {design.size}×{design.size} "
+        "pixels. Ask for fewer dashes or a larger image."
     )
 
 
@@ -167,15 +172,12 @@ class _Board:
                 return None
         return [self._dashes(contour) for contour in growing]
 
-    def grow_distractors(self) -> np.ndarray | None:
-        """All distractors, or None where one finds no room."""
-        grown = []
-        for _ in range(self.design.distractors):
-            contour = self._grow_distractor()
-            if contour is None:
-                return None
-            grown.append(contour)
-        return _pack(grown, self.design.distractor_dashes)
+    def grow_distractors(self) -> np.ndarray:
+        """All distractors; one that finds no room is left out, as in the published images."""
+        dashes = self.design.distractor_dashes
+        absent = [(0, 0, ABSENT)] * dashes
+        grown = [self._grow_distractor() or absent for _ in range(self.design.distractors)]
+        return _pack(grown, dashes)
 
     def _grow_distractor(self) -> list[tuple[int, int, int]] | None:
         for _ in range(DISTRACTOR_TRIALS):
@@ -195,16 +197,20 @@ class _Board:
         before = contour.covers[-1] if contour.covers else None
         if before is not None:  # a contour may touch its own last dash
             taken[before] -= 1
-        collisions = taken[contour.pivot + moves.needs].max(0)
+        # a contour begins with a dash that starts at its seed, as if the pivot were a margin before
+        pivot = contour.pivot if contour.covers else contour.pivot - moves.starts
+        collisions = taken[pivot + moves.needs].max(0)
         if before is not None:
             taken[before] += 1
         sums = (moves.turns[contour.last] * (collisions == 0)).cumsum()
         if sums[-1] <= 0:
             return False
         chosen = int(sums.searchsorted(self.rng.random() * sums[-1], side="right"))
+        if before is None:
+            contour.pivot -= int(moves.starts[chosen])
         cover = contour.pivot + moves.cover[chosen]
         taken[cover] += 1
-        contour.starts.append(contour.pivot)
+        contour.starts.append(contour.pivot + int(moves.starts[chosen]))
         contour.chosen.append(chosen)
         contour.last = chosen
         contour.covers.append(cover)
@@ -228,7 +234,7 @@ class _Board:
 
 
 class _Growth:
-    """A contour that is being grown: where its next dash starts, and what it covers so far."""
+    """A contour that is being grown: its seed or next pivot, and what it covers so far."""
 
     def __init__(self, pivot: int) -> None:
         self.pivot = pivot
@@ -252,7 +258,7 @@ def move(row: int, column: int, angle: float, distance: float) -> tuple[int, int
 
 def _border(length: int, margin: int) -> int:
     """Pixels around the image that a dash could reach, and its cover."""
-    return length + 3 * margin + 2
+    return length + 5 * margin + 3
 
 
 @lru_cache(maxsize=16)
@@ -273,21 +279,29 @@ def _moves(design: Design, margin: int) -> Moves:
         move(0, 0, angle, reach) for angle in np.linspace(0, 2 * math.pi, 720, endpoint=False)
     )
     angles = np.array([math.atan2(row, column) for row, column in circle])
-    bodies, covers, pivots = [], [], []
-    for angle in angles:
-        body = dash_pixels(angle, length, design.thickness)
-        bodies.append([row * width + column for row, column in body])
+    starts, covers, pivots = [], [], []
+    for head, angle in zip(circle, angles, strict=True):
+        start = (
+            head[0] - round(length * math.sin(angle)),
+            head[1] - round(length * math.cos(angle)),
+        )
+        body = [
+            (start[0] + row, start[1] + column)
+            for row, column in dash_pixels(angle, length, design.thickness)
+        ]
+        starts.append(start[0] * width + start[1])
         covers.append(_dilated(body, margin, width))
-        pivots.append(move(0, 0, angle, length + margin))
-    tips = [row * width + column for row, column in circle]
-    most = max(map(len, bodies)) + 1
-    needs = [body + [tip] * (most - len(body)) for body, tip in zip(bodies, tips, strict=True)]
+        row, column = move(0, 0, angle, length + 2 * margin)
+        pivots.append(row * width + column)
+    most = max(map(len, covers))
+    needs = [np.pad(cover, (0, most - len(cover)), mode="edge") for cover in covers]
     turn = np.abs((angles[None] - angles[:, None] + math.pi) % (2 * math.pi) - math.pi)
     smooth = np.cos(np.minimum(turn * design.continuity, math.pi / 2)) ** 2
     smooth[smooth < 1e-12] = 0
     return Moves(
         degrees=np.rint(np.degrees(angles)).astype(np.int16) % 360,
-        pivots=np.array([row * width + column for row, column in pivots]),
+        starts=np.array(starts),
+        pivots=np.array(pivots),
         needs=np.array(needs).T.copy(),
         cover=covers,
         turns=np.vstack([smooth, np.ones(len(angles))]),

@@ -18,9 +18,10 @@ from dolphin_tasks.pathfinder.generator import Design
 
 
 def longest_contour(design: Design) -> float:
-    """Pixels along a contour from disc to disc."""
-    rounding = 0.5  # dashes start on whole pixels, half a pixel late on average
-    return design.dashes * (design.length + max(design.margins) + rounding)
+    """Pixels along a contour from disc to disc, gaps of two margins included."""
+    rounding = 1.0  # heads and pivots lie on whole pixels, up to a pixel late on a diagonal
+    gaps = 2 * max(design.margins) * (design.dashes - 1)
+    return design.dashes * (design.length + rounding) + gaps
 
 
 def window_width(design: Design, side: int) -> int:
@@ -28,7 +29,7 @@ def window_width(design: Design, side: int) -> int:
 
     >>> from dolphin_tasks.pathfinder.generator import design
     >>> [window_width(design(size), 16) for size in (32, 128, 256)]
-    [32, 64, 64]
+    [32, 80, 80]
     """
     needed = longest_contour(design) + 2 * design.radius
     return min(design.size, math.ceil(needed / side) * side)

@@ -1,8 +1,9 @@
 """The program of PathFinder: is there a path of edges from an end to another one?
 
 Ends (nodes with a disc) and edges (the contour goes on from block to block) are facts that hold
-independently of each other. The answer is recursive: what can be reached from an end is an end, or
-lies one edge past something that can be reached.
+independently of each other. The answer is recursive: a path is an edge, or a path and one more
+edge. `closure` and `joined` say just that. `connected` gives the same answer from fewer symbols,
+and is what the task runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,54 @@ import dolphin as dl
 Edge = tuple[Any, Any]
 
 
+def closure(edges: dl.Distribution, steps: int | None = None) -> dl.Distribution:
+    """(from, to) for every path of at most `steps` edges; without `steps`, for every path.
+
+    >>> edges = dl.Distribution([0.5, 0.9], [("a", "b"), ("b", "c")], exclusive=False)
+    >>> closure(edges).row(0)
+    [(('a', 'b'), 0.5), (('b', 'c'), 0.9), (('a', 'c'), 0.45)]
+    """
+
+    def longer(paths: dl.Distribution) -> dl.Distribution:
+        return dl.union(edges, extend(paths, edges))
+
+    if steps is None:
+        return dl.fixpoint(longer, edges)
+    paths = edges
+    for _ in range(steps - 1):
+        paths = longer(paths)
+    return paths
+
+
+def extend(paths: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    """Every path and one more edge."""
+    return dl.apply_if(
+        paths,
+        edges,
+        lambda path, edge: (path[0], edge[1]),
+        on=(lambda path: path[1], lambda edge: edge[0]),
+    )
+
+
+def joined(
+    ends: dl.Distribution, edges: dl.Distribution, steps: int | None = None
+) -> dl.Distribution:
+    """True: a path leads from an end to a different one. n² symbols on n nodes.
+
+    >>> ends = dl.Distribution([0.9, 0.0, 0.8], "abc", exclusive=False)
+    >>> edges = dl.Distribution([0.5, 0.9], [("a", "b"), ("b", "c")], exclusive=False)
+    >>> joined(ends, edges).row(0)
+    [(True, 0.324)]
+    """
+    paths = dl.filter(closure(edges, steps), lambda path: path[0] != path[1])
+    started = dl.apply_if(
+        paths, ends, lambda path, _: path, on=(lambda path: path[0], lambda end: end)
+    )
+    return dl.apply_if(
+        started, ends, lambda path, _: True, on=(lambda path: path[1], lambda end: end)
+    )
+
+
 def connected(
     ends: dl.Distribution,
     edges: dl.Distribution,
@@ -21,6 +70,10 @@ def connected(
     symmetric: bool = False,
 ) -> dl.Distribution:
     """True: a path of at most `steps` directed edges leads from an end to a different one.
+
+    The answer of `joined`, with n · log n symbols instead of n²: on the default grid of 16×16
+    blocks a closure has 65,280 pairs of nodes. It is the same wherever a proof that is found twice
+    counts once (`viterbi`, `dtkp-*`, `exact`); sums (`damp`) count a path once for each digit.
 
     Where a path came from matters only so far as it must not lead back. Two different nodes differ
     in a digit of their binary numbers, so it is enough to follow, for each digit, paths from ends

@@ -15,9 +15,6 @@ from torch import Tensor
 
 from dolphin_tasks.pathfinder.generator import Design, along_and_across
 
-ABSENT = 360
-"""The direction of a dash that is not drawn."""
-
 
 @lru_cache(maxsize=16)
 def _stamps(design: Design) -> tuple[Tensor, Tensor, int]:

@@ -18,6 +18,7 @@ from dolphin_tasks.fetch import DataError, cache_dir
 from dolphin_tasks.pathfinder import (
     arena,
     data,
+    distance,
     drawing,
     generator,
     glimpse,
@@ -29,7 +30,7 @@ from dolphin_tasks.pictures import pick_rows
 from dolphin_tasks.scan import load_ink
 from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.noise import seed_of
-from dolphin_tasks.training.task import Data, Outputs, Task
+from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 TRAIN, VALIDATION, TEST = 100_000, 2_000, 10_000
 """Images of each split, where no other number is asked for."""
@@ -54,6 +55,9 @@ class PathfinderConfig(TrainConfig):
     too, plain-whole the whole image."""
     grid: int | None = None
     """Blocks along a side (default: 6 for the paper's network, else 16)."""
+    balance: Literal["none", "distance"] = "none"
+    """distance: discs are as far apart in images with one label as in those with the other, so that
+    their distance tells nothing."""
     curriculum: bool = False
     """Shorten half of the training contours, and thin out what is around them."""
     data_seed: int = 0
@@ -91,12 +95,15 @@ class PathfinderConfig(TrainConfig):
             raise OptionError(f"--grid must be 2 to {self.size // 2} blocks, got {self.side}.")
         if self.data_seed < 0:
             raise OptionError(f"--data-seed must not be negative, got {self.data_seed}.")
+        if self.curriculum and self.balance != "none":
+            raise OptionError("--curriculum moves discs: it does not go with --balance distance.")
         if self.loss != "bce":
             raise OptionError("--loss nll needs results that exclude each other; use bce.")
 
     def label(self) -> str:
         """The main options in a few characters."""
-        return f"{self.size}-{self.dashes}-{self.network}-{super().label()}"
+        balance = "" if self.balance == "none" else "balanced-"
+        return f"{self.size}-{self.dashes}-{balance}{self.network}-{super().label()}"
 
 
 class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
@@ -124,20 +131,36 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         test = config.test_samples or TEST
         counts = (config.train_samples or TRAIN, min(VALIDATION, test), test)
         folder = arena.find_arena(config.size, config.dashes, config.data_dir)
+        if folder is not None and config.balance != "none":
+            raise OptionError(f"--balance is for drawn images, not for those in {folder}.")
         if folder is not None:
             train, validation, tested = arena.split_arena(folder, config.size, counts)
             return Data(train, validation, tested, f"images in {folder}")
-        plans = [
-            data.load_plans(design, seed_of(config.data_seed, split), count)
-            for split, count in enumerate(counts)
-        ]
+        balanced = config.balance == "distance"
+        plans = [self._plans(split, count) for split, count in enumerate(counts)]
+        self._baseline = distance.accuracy(plans[0], plans[2], design)
+        note = ", distances of discs balanced" if balanced else ""
         return Data(
-            data.DrawnSamples(design, plans[0], config.curriculum),
+            data.DrawnSamples(design, plans[0], config.curriculum, fixed=balanced),
             data.DrawnSamples(design, plans[1]),
             data.DrawnSamples(design, plans[2]),
             f"drawn images of {config.size}×{config.size} pixels, contours of {config.dashes} "
-            f"dashes, {design.distractors} distractors, data seed {config.data_seed}",
+            f"dashes two margins apart, {design.distractors} distractors, data seed "
+            f"{config.data_seed}{note}",
         )
+
+    def _plans(self, split: int, count: int) -> data.Plans:
+        config, design = self.config, self.config.design()
+        seed = seed_of(config.data_seed, split)
+        if config.balance == "none":
+            return data.load_plans(design, seed, count)
+        pool = data.load_plans(design, seed, math.ceil(distance.POOL * count))
+        return distance.balanced(pool, design, count, seed)
+
+    def more_results(self, network: nn.Module, samples: Samples[data.PathBatch]) -> dict[str, Any]:
+        if not isinstance(samples, data.DrawnSamples):
+            return {}
+        return {"distance_accuracy": self._baseline}
 
     @classmethod
     def whereabouts(cls) -> str:

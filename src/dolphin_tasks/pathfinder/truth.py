@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from dolphin_tasks.pathfinder.data import PathBatch
-from dolphin_tasks.pathfinder.generator import Design
+from dolphin_tasks.pathfinder.generator import ABSENT, Design
 from dolphin_tasks.pathfinder.program import Edge
-from dolphin_tasks.pathfinder.render import ABSENT, tips
+from dolphin_tasks.pathfinder.render import tips
 
 Block = tuple[int, int]
 

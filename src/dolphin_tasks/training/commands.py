@@ -37,17 +37,22 @@ def parse(options: type[C], command: str, arguments: list[str], default: C | Non
 def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
     """The task that a command starts with; help on tasks where it asks for help."""
     names = ", ".join(TASKS)
+    if arguments and arguments[0].startswith("--task="):
+        arguments = ["--task", arguments[0].removeprefix("--task="), *arguments[1:]]
+    if arguments[:1] == ["--task"]:
+        arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = "".join(f"  {name:<10}{task.summary}\n" for name, task in TASKS.items())
         text = f"usage: dolphin {command} TASK [OPTIONS]\n\ntasks:\n{lines}\n"
         text += f"`dolphin {command} TASK --help` lists the options of a task.\n"
+        text += f"Your own: dolphin {command} --task module:Class [OPTIONS]\n"
         if not arguments:
             raise OptionError(f"{command} needs a task: {names}.")
         sys.stdout.write(text)
         raise SystemExit(0)
     if arguments[0].startswith("-"):
         raise OptionError(f"{command} starts with a task ({names}), got {arguments[0]}.")
-    return find_task(arguments[0]).name, arguments[1:]
+    return arguments[0], arguments[1:]
 
 
 # -- tasks and data --------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ def train(arguments: list[str]) -> int:
     if config.resume:
         config = _resumed(task_class, config, rest)
     config.check()
-    folder = RunFolder(config.out or Path("runs") / f"{name}{config.label()}")
+    folder = RunFolder(config.out or Path("runs") / f"{task_class.name}{config.label()}")
     config = dataclasses.replace(config, out=folder.path)
     processes = Processes(config.device)
     try:

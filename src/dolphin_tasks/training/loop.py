@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import dolphin as dl
+from dolphin_tasks.catalogue import reference
 from dolphin_tasks.training import checkpoint, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display, State
@@ -132,7 +133,7 @@ class Trainer:
             )
         self.processes.wait()
         if self.processes.main:
-            content = {"task": self.task.name, "config": self.config.as_json()}
+            content = {"task": reference(type(self.task)), "config": self.config.as_json()}
             self.folder.write_json("config.json", content)
             self.folder.write_metrics(self.progress.history)
 
@@ -365,7 +366,7 @@ class Trainer:
         )
         validated = progress.history[progress.best_epoch - 1]["validation_accuracy"]
         results = {
-            "task": self.task.name,
+            "task": reference(type(self.task)),
             "test_accuracy": found.accuracy,
             "perception_accuracy": found.perception_accuracy,
             "validation_accuracy": validated,

@@ -6,11 +6,13 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+import torch
 from torch import Tensor, nn
 
-from dolphin_tasks.training.config import TrainConfig
+import dolphin as dl
+from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.noise import Noise
 
 Outputs = tuple[Tensor, ...]
@@ -45,16 +47,62 @@ class Data(Generic[B]):
     source: str
 
 
+@dataclass(frozen=True)
+class Batch:
+    """The batches of the simplest tasks: one tensor for the network, one target per row."""
+
+    inputs: Tensor
+    targets: list[Any]
+
+
+class TensorSamples:
+    """A split in tensors, for the simplest tasks: row i of `inputs` has the target i.
+
+    >>> import torch
+    >>> samples = TensorSamples(torch.arange(6).view(3, 2), ["a", "b", "c"])
+    >>> samples.batch(torch.tensor([2, 0]))
+    Batch(inputs=tensor([[4, 5],
+            [0, 1]]), targets=['c', 'a'])
+    """
+
+    def __init__(self, inputs: Tensor, targets: Sequence[Any]) -> None:
+        if len(inputs) != len(targets):
+            raise OptionError(f"there are {len(inputs)} inputs and {len(targets)} targets.")
+        self.inputs, self.targets = inputs, list(targets)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def reads(self, index: Tensor) -> int:
+        """One input per sample."""
+        return len(index)
+
+    def batch(self, index: Tensor, noise: Noise | None = None) -> Batch:
+        """These samples."""
+        return Batch(self.inputs[index], [self.targets[i] for i in index.tolist()])
+
+
 class Task(abc.ABC, Generic[C, B]):
     """A program behind a network, and the data that both are tried on.
 
-    The trainer calls `read` (neural), then `losses` (symbolic) on detached outputs, so that it can
-    time the two parts apart.
+    The simplest task has three members: `data`, `network` and `program`. Everything else has a
+    default. The trainer calls `read` (neural), then `losses` (symbolic) on detached outputs, so
+    that it can time the two parts apart.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    config_class: ClassVar[type[TrainConfig]]
+    name: ClassVar[str] = ""
+    """How the command line calls it (default: the name of the class)."""
+    summary: ClassVar[str] = ""
+    """What is learnt, in a few words (default: the first line of the docstring)."""
+    config_class: ClassVar[type[TrainConfig]] = TrainConfig
+    """Its options, a dataclass that inherits from `TrainConfig`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__.lower()
+        if "summary" not in cls.__dict__:
+            cls.summary = ((cls.__doc__ or cls.name).strip().splitlines() or [cls.name])[0]
 
     def __init__(self, config: C) -> None:
         self.config = config
@@ -66,30 +114,46 @@ class Task(abc.ABC, Generic[C, B]):
     def data(self) -> Data[B]:
         """Load or make the three splits."""
 
-    @classmethod
-    @abc.abstractmethod
-    def whereabouts(cls) -> str:
-        """Where the data would come from now, without fetching it."""
-
     @abc.abstractmethod
     def network(self) -> nn.Module:
         """The perception, freshly initialised."""
 
-    @abc.abstractmethod
+    def program(self, *outputs: Tensor) -> dl.Distribution:
+        """From the network's outputs to the distribution over results, one row per sample.
+
+        Distributions made here get the provenance of the options. Tasks whose loss or answers need
+        more than that define `losses` and `answers` instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs program(), or losses and answers")
+
+    @classmethod
+    def whereabouts(cls) -> str:
+        """Where the data would come from now, without fetching it."""
+        return "its own"
+
     def read(self, network: nn.Module, batch: B) -> Outputs:
-        """The neural part: what the network says about a batch."""
+        """The neural part: what the network says about a batch; by default about `batch.inputs`."""
+        device = next((p.device for p in network.parameters()), None)
+        found = network(cast("Any", batch).inputs.to(device))
+        return found if isinstance(found, tuple) else (found,)
 
-    @abc.abstractmethod
     def losses(self, outputs: Outputs, batch: B) -> Tensor:
-        """The symbolic part: one loss a row, (B,)."""
+        """The symbolic part: one loss per row, (B,); by default --loss of `batch.targets`."""
+        targets = cast("Any", batch).targets
+        return self.config.make_loss()(self._result(outputs), targets, reduction="none")
 
-    @abc.abstractmethod
     def answers(self, outputs: Outputs, batch: B) -> list[Any]:
         """The program's likeliest result for each row."""
+        return self._result(outputs).argmax()
 
-    @abc.abstractmethod
     def right(self, answers: Sequence[Any], batch: B) -> list[bool]:
-        """Which answers are right."""
+        """Which answers are right; by default those that equal `batch.targets`."""
+        targets = cast("Any", batch).targets
+        return [answer == target for answer, target in zip(answers, targets, strict=True)]
+
+    def _result(self, outputs: Outputs) -> dl.Distribution:
+        with dl.using(self.provenance):
+            return self.program(*outputs)
 
     def lesson(self, samples: Samples[B], epoch: int) -> Tensor | None:
         """Which training samples this epoch (from 0) draws from; None: each of them once.
@@ -106,25 +170,26 @@ class Task(abc.ABC, Generic[C, B]):
         return self.answers(outputs, batch)
 
     @property
-    @abc.abstractmethod
     def classes(self) -> Sequence[str]:
-        """What the network tells apart."""
+        """What the network tells apart, where perception is measured."""
+        return ()
 
-    @abc.abstractmethod
     def perceived(self, outputs: Outputs, batch: B) -> tuple[Tensor, Tensor]:
         """(read, true), class numbers of every input of the batch, for accuracy and confusions."""
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return nothing, nothing
 
-    @abc.abstractmethod
     def draw(self, outputs: Outputs, answers: Sequence[Any], batch: B, path: Path) -> None:
-        """Draw a sheet of samples with what was read and answered."""
+        """Draw a sheet of samples with what was read and answered; by default nothing."""
+        return
 
-    @abc.abstractmethod
     def given(self, inputs: Sequence[str]) -> B:
         """What a user gives to `dolphin predict`, files or text, as a batch of one row."""
+        raise OptionError(f"the task {self.name} can't read inputs: it defines no given().")
 
-    @abc.abstractmethod
     def describe(self, outputs: Outputs, batch: B) -> list[str]:
         """Lines that tell what was read in the first row, the result, and why."""
+        return [f"result: {self.answers(outputs, batch)[0]}"]
 
     def portray(self, outputs: Outputs, batch: B, path: Path) -> bool:
         """Draw what was read in the first row; False if the task has no such picture."""
