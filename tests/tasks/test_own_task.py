@@ -69,7 +69,7 @@ def test_entry_points(module, monkeypatch):
         catalogue, "entry_points", lambda group, name="lamps": [entry] if name == "lamps" else []
     )
     assert catalogue.find_task("lamps").summary.startswith("count lamps")
-    with pytest.raises(OptionError, match="mugen, lamps; or module:Class"):
+    with pytest.raises(OptionError, match="lamps; or module:Class"):
         catalogue.find_task("som")
 
 

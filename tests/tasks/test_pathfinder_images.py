@@ -228,7 +228,8 @@ def test_a_balanced_task_keeps_its_discs(monkeypatch, tmp_path):
     assert "balanced" in found.source and isinstance(found.train, data.DrawnSamples)
     plain, varied = (found.train.batch(torch.arange(20), n) for n in (None, Noise(0, 0, 20, 20)))
     assert torch.equal(plain.labels, varied.labels)
-    apart = [(b.discs[:, 0] - b.discs[:, 1]).norm(dim=1) for b in (plain, varied)]
+    assert plain.discs is not None and varied.discs is not None
+    apart = [(discs[:, 0] - discs[:, 1]).norm(dim=1) for discs in (plain.discs, varied.discs)]
     assert torch.allclose(*apart, atol=1e-3)
     results = task.more_results(task.network(), found.test)
     assert 0 <= results["distance_accuracy"] <= 1
