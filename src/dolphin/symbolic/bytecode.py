@@ -63,7 +63,7 @@ def uses_of(code: types.CodeType) -> Uses:
     >>> def outer(limit):
     ...     return lambda x: x + limit.low
     >>> [use.text() for use in uses_of(outer(1).__code__).chains]
-    ['limit.low']
+    ['x', 'limit.low']
     """
     scope: Scope = {name: ("cell", name, ()) for name in code.co_freevars}
     if code.co_argcount:
