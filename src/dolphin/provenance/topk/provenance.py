@@ -134,7 +134,7 @@ class TopKProofs(Provenance):
         """The proofs of a bucket's groups, some groups at a time."""
         limit = chunk_elements()
         each = search.cost(bucket)
-        if each > _LARGE_GROUP * limit and bucket.depth > 1:
+        if each > _LARGE_GROUP * limit and bucket.depth > 2:  # pieces of two, at least
             return [self._in_pieces(search, bucket, -(-each // limit))]
         step = max(1, limit // max(1, each))
         found = []
@@ -148,7 +148,7 @@ class TopKProofs(Provenance):
 
     def _in_pieces(self, search: Search, bucket: BucketTensors, pieces: int) -> Proofs:
         """Groups too large to be looked at as a whole: the best of each piece, then of those."""
-        depth = -(-bucket.depth // min(pieces, bucket.depth))
+        depth = max(2, -(-bucket.depth // min(pieces, bucket.depth)))
         parts = [
             proofs.concat(self._searched(search, bucket.piece(start, depth)))
             for start in range(0, bucket.depth, depth)
