@@ -36,6 +36,7 @@ from dolphin.operations import (
     sample,
     union,
 )
+from dolphin.per_sample import Batched, Network, batched, network
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DAMP",
+    "Batched",
     "Diagnosis",
     "Distribution",
     "DolphinError",
@@ -64,6 +66,7 @@ __all__ = [
     "FunctionError",
     "InputError",
     "MismatchError",
+    "Network",
     "Profile",
     "Proof",
     "Provenance",
@@ -74,6 +77,7 @@ __all__ = [
     "UnsupportedError",
     "apply",
     "apply_if",
+    "batched",
     "bce_loss",
     "cache_clear",
     "cache_info",
@@ -95,6 +99,7 @@ __all__ = [
     "minimum",
     "most_likely",
     "negate",
+    "network",
     "nll_loss",
     "normalized",
     "posterior",

@@ -7,7 +7,7 @@ from typing import Any
 
 from dolphin.arguments import Function, operands, split
 from dolphin.errors import InputError, shorten
-from dolphin.execution.run import combine, unite
+from dolphin.execution.batching import combine, unite
 from dolphin.execution.tagged import Holder, Tagged
 from dolphin.symbolic.plans import Task
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,14 +13,16 @@ from torch import Tensor
 from dolphin import inputs
 from dolphin.arguments import operands
 from dolphin.errors import InputError, listing, shorten
+from dolphin.execution.batching import read_rows, settle
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.eager import eager
+from dolphin.execution.pending import Node, Pending, Waiting, collecting
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
-from dolphin.inputs import Exclusive, Given
+from dolphin.inputs import Exclusive, Given, Kind
 from dolphin.operators import Operators
-from dolphin.provenance.contract import Provenance
+from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.reading import Match, prob_of, read
 from dolphin.symbolic.calling import ABSENT
@@ -84,8 +87,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         exclusive: Exclusive = True,
         provenance: AnyProvenance | None = None,
     ) -> None:
-        given = inputs.read("Distribution", probs, symbols, exclusive, "probs")
-        self._tagged = _input(given, resolve("Distribution", provenance))
+        self._tagged = _input("Distribution", probs, symbols, exclusive, "probs", provenance)
 
     # -- other ways to make one --------------------------------------------------------------------
 
@@ -109,8 +111,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ('a', 0.25)
         """
         operation = "Distribution.from_logits"
-        given = inputs.read(operation, logits, symbols, exclusive, "logits")
-        return Distribution._of(_input(given, resolve(operation, provenance)))
+        made = _input(operation, logits, symbols, exclusive, "logits", provenance)
+        return Distribution._of(made)
 
     @classmethod
     @eager
@@ -132,8 +134,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         [('a', 0.2), ('b', 0.5)]
         """
         operation = "Distribution.from_log_probs"
-        given = inputs.read(operation, log_probs, symbols, exclusive, "log_probs")
-        return Distribution._of(_input(given, resolve(operation, provenance)))
+        made = _input(operation, log_probs, symbols, exclusive, "log_probs", provenance)
+        return Distribution._of(made)
 
     @classmethod
     @eager
@@ -158,7 +160,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         operation = "Distribution.each_from_logits"
         algebra = resolve(operation, provenance)
         each = inputs.read_each(operation, logits, symbols, exclusive)
-        return [Distribution._of(_input(given, algebra)) for given in each]
+        return [Distribution._of(_tags_of(given, algebra)) for given in each]
 
     @classmethod
     @eager
@@ -224,7 +226,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
             )
         kind = "logits" if logits else "log_probs" if log_probs else "probs"
         parts = inputs.read_rows(rows, exclusive, caches.current_table(), kind)
-        each = [Distribution._of(_input(part.given, algebra)) for part in parts]
+        each = [Distribution._of(_tags_of(part.given, algebra)) for part in parts]
         if len(each) == 1:
             return each[0]
         order = np.argsort([row for part in parts for row in part.rows])
@@ -395,34 +397,14 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
         ['b', 'a']
         """
-        d = self._tagged
-        domain = d.domain
-        best = np.zeros(d.batch, dtype=np.int64)
-        empty = np.full(d.batch, d.width == 0)
-        if d.width:
-            ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
-            if isinstance(domain, RowSymbols):
-                absent = domain.numbers == ABSENT
-                empty = absent.all(1)
-                mask = torch.from_numpy(absent).to(ranking.device)
-                ranking = ranking.masked_fill(mask, -torch.inf)
-            best = ranking.argmax(1).cpu().numpy()
-        if empty.any() and default is _RAISE:
-            raise InputError(
-                f"argmax: row {int(empty.argmax())} has no symbols, because every combination was "
-                "filtered away. Pass argmax(default=...) to get that instead, or loosen the "
-                "condition."
-            )
-        return [
-            default if nothing else _symbol_at(domain, row, place)
-            for row, (place, nothing) in enumerate(zip(best.tolist(), empty, strict=True))
-        ]
+        return read_rows("argmax", partial(_likeliest, default), self._tagged, id(default))
 
     @eager
     def row(self, row: int) -> list[tuple[S_co, float]]:
         """What one row holds: `[(symbol, probability), ...]`, in the order of the symbols."""
         row = _row_number("row", row, self.batch_size)
-        return self[row]._read_rows()[0]
+        d = self._tagged if self.batch_size == 1 else self[row]._tagged
+        return read_rows("row", _pairs, d, None)[0]
 
     @eager
     def top(self, k: int = 5) -> list[list[tuple[S_co, float]]]:
@@ -432,16 +414,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
         [[('b', 0.5), ('c', 0.3)]]
         """
-        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in self._read_rows()]
-
-    def _read_rows(self) -> list[list[tuple[Any, float]]]:
-        d = self._tagged
-        with torch.no_grad():
-            numbers = d.in_rows(d.provenance.probs(d.tags_like())).tolist()
-        return [
-            [(symbol, _rounded(p)) for symbol, p in zip(_members(d, row), probs, strict=False)]
-            for row, probs in enumerate(numbers)
-        ]
+        rows = read_rows("top", _pairs, self._tagged, None)
+        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
 
     @eager
     def explain(self, symbol: Any, row: int = 0) -> list[Proof]:
@@ -471,13 +445,96 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ]
 
 
+def _likeliest(default: Any, d: Tagged, _: Sequence[None]) -> list[Any]:
+    """The likeliest symbol of each row."""
+    domain = d.domain
+    best = np.zeros(d.batch, dtype=np.int64)
+    empty = np.full(d.batch, d.width == 0)
+    if d.width:
+        ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
+        if isinstance(domain, RowSymbols):
+            absent = domain.numbers == ABSENT
+            empty = absent.all(1)
+            mask = torch.from_numpy(absent).to(ranking.device)
+            ranking = ranking.masked_fill(mask, -torch.inf)
+        best = ranking.argmax(1).cpu().numpy()
+    if empty.any() and default is _RAISE:
+        raise InputError(
+            f"argmax: row {int(empty.argmax())} has no symbols, because every combination was "
+            "filtered away. Pass argmax(default=...) to get that instead, or loosen the "
+            "condition."
+        )
+    return [
+        default if nothing else _symbol_at(domain, row, place)
+        for row, (place, nothing) in enumerate(zip(best.tolist(), empty, strict=True))
+    ]
+
+
+def _pairs(d: Tagged, _: Sequence[None]) -> list[list[tuple[Any, float]]]:
+    """Symbols with their probabilities, row by row."""
+    with torch.no_grad():
+        numbers = d.in_rows(d.provenance.probs(d.tags_like())).tolist()
+    return [
+        [(symbol, _rounded(p)) for symbol, p in zip(_members(d, row), probs, strict=False)]
+        for row, probs in enumerate(numbers)
+    ]
+
+
 def distribution_of(tagged: Tagged) -> Distribution[Any]:
     """The distribution of what an operation made."""
     return Distribution._of(tagged)
 
 
-def _input(given: Given, algebra: Provenance) -> Tagged:
-    """The tags of a user's input."""
+def _input(
+    operation: str,
+    numbers: Any,
+    symbols: Any,
+    exclusive: Exclusive,
+    kind: Kind,
+    provenance: AnyProvenance | None,
+) -> Tagged:
+    """A user's input; of one sample among many, together with those of the others."""
+    algebra = resolve(operation, provenance)
+    agenda = collecting()
+    if agenda is not None and inputs.is_one_row(numbers):
+        return _input_of_sample(agenda, operation, numbers, symbols, exclusive, kind, algebra)
+    return _tags_of(inputs.read(operation, numbers, symbols, exclusive, kind), algebra)
+
+
+def _input_of_sample(
+    agenda: Waiting,
+    operation: str,
+    row: Tensor,
+    symbols: Any,
+    exclusive: Exclusive,
+    kind: Kind,
+    algebra: Provenance,
+) -> Tagged:
+    row = row if row.dim() == 1 else row[0]
+    members, groups = inputs.read_columns(operation, row, symbols, exclusive, kind)
+    info = TagInfo(row.device, 1, inputs.precision(row))
+    whole = exclusive if isinstance(exclusive, bool) else groups
+
+    def run(nodes: Sequence[Node]) -> None:
+        rows = torch.stack([_unchanged(operation, *node.payload) for node in nodes])
+        settle(nodes, _tags_of(inputs.read(operation, rows, members, whole, kind), algebra))
+
+    key = (algebra, info.device, row.dtype, members, whole, kind)
+    version = None if row.is_inference() else row._version
+    node = Node(agenda, operation, key, run, (), (row.clone() if version is None else row, version))
+    return Pending(node, algebra, info, domain=members, exclusive=len(groups) == 1)
+
+
+def _unchanged(operation: str, row: Tensor, version: int | None) -> Tensor:
+    if version is not None and row._version != version:
+        raise InputError(
+            f"{operation}: the numbers were changed in place after they were given. Inside "
+            "dolphin.batched they are read later; give a copy, numbers.clone()."
+        )
+    return row
+
+
+def _tags_of(given: Given, algebra: Provenance) -> Tagged:
     tags = algebra.from_facts(given.facts)
     if not isinstance(given.symbols, Symbols):
         tags = algebra.flatten(tags, given.batch)

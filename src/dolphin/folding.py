@@ -14,11 +14,12 @@ from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, listing, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
+from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.operations import apply
-from dolphin.provenance.contract import TensorProvenance
+from dolphin.provenance.contract import Provenance, TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.symbols import Symbols, SymbolTable
@@ -86,6 +87,8 @@ def _settled(old: Tagged, new: Tagged) -> bool:
     if old.shared and new.shared:
         if set(old.domain.members) != set(new.domain.members):
             return False
+        if type(new.provenance).saturated is Provenance.saturated:
+            return True  # only symbols decide
         places = places_of(new, Symbols.of(old.domain.members))[0]
         aligned = new.provenance.select(new.tags_like(), Index(places))
         return new.provenance.saturated(old.tags_like(aligned), aligned)
@@ -163,10 +166,17 @@ def reduce(
         return apply(a, b, function, cache=cache)
 
     exclusive = all(d.exclusive for d in given)
-    if len(each) > 2 and provenance.folds_freely([d.tags for d in given], exclusive):
+    if len(each) > 2 and _folds_freely(provenance, given, exclusive):
         while len(each) > 2:
             each = _halved(each, step)
     return functools.reduce(step, each)
+
+
+def _folds_freely(provenance: Provenance, given: Sequence[Tagged], exclusive: bool) -> bool:
+    if any(isinstance(d, Pending) for d in given):  # only algebras of numbers needn't look at tags
+        known = isinstance(provenance, TensorProvenance)
+        return known and provenance.folds_freely([None] * len(given), exclusive)
+    return provenance.folds_freely([d.tags for d in given], exclusive)
 
 
 def _halved(each: Sequence[Distribution[Any]], step: Function) -> list[Distribution[Any]]:
@@ -195,6 +205,8 @@ def _joined(
 def _alike(one: Distribution[Any], other: Distribution[Any]) -> bool:
     """Whether the rows of both can stand in one batch of a tensor."""
     a, b = tagged_of(one), tagged_of(other)
+    if isinstance(a, Pending) or isinstance(b, Pending):
+        return False  # they run together with those of other samples
     return (
         a.domain is b.domain
         and a.batch == b.batch

@@ -78,7 +78,7 @@ def read(operation: str, numbers: Any, symbols: Any, exclusive: Exclusive, kind:
             f"{tuple(tensor.shape)}. {instead}"
         )
     tensor = tensor.unsqueeze(0) if tensor.dim() == 1 else tensor
-    members, groups = _columns(operation, tensor, symbols, exclusive, kind)
+    members, groups = read_columns(operation, tensor, symbols, exclusive, kind)
     softmax = exclusive is True
     label = SharedLabels(members.members)
     facts = facts_of(operation, tensor, groups, label, kind, softmax, _rounding(numbers))
@@ -137,7 +137,7 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
             f"{operation}: logits must have shape (batch, distributions, symbols), got "
             f"{tuple(tensor.shape)}. For a single one write Distribution.from_logits."
         )
-    members, groups = _columns(operation, tensor, symbols, exclusive, "logits")
+    members, groups = read_columns(operation, tensor, symbols, exclusive, "logits")
     masked = check_values(operation, tensor, "logits")
     each = _normalise(tensor.permute(1, 2, 0), groups, exclusive is True, masked).contiguous()
     if masked:
@@ -150,7 +150,7 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
     ]
 
 
-def _columns(
+def read_columns(
     operation: str,
     tensor: Tensor,
     symbols: Any,
@@ -158,7 +158,7 @@ def _columns(
     what: str,
 ) -> tuple[Symbols, Groups]:
     """The symbols of a tensor's columns, and which of them exclude each other."""
-    members, shape = _symbols(operation, symbols), tuple(tensor.shape)
+    members, shape = read_symbols(operation, symbols), tuple(tensor.shape)
     if len(members) != shape[-1]:
         fitting = ", ".join(("batch", *map(str, shape[1:-1]), str(len(members))))
         raise InputError(
@@ -229,7 +229,7 @@ def _read_row(place: str, row: int, pair: Any, kind: Kind) -> tuple[Symbols, Ten
         raise InputError(
             f"{place} must be a pair (symbols, probabilities), got {shorten(pair)}."
         ) from None
-    members = _symbols(place, symbols)
+    members = read_symbols(place, symbols)
     tensor = _tensor(place, values, symbols, kind)
     if tensor.dim() != 1 or len(tensor) != len(members):
         raise InputError(
@@ -359,7 +359,24 @@ def _tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
     return numbers if numbers.dtype in (torch.float32, torch.float64) else numbers.float()
 
 
-def _symbols(operation: str, symbols: Any) -> Symbols:
+def is_one_row(numbers: Any) -> bool:
+    """Whether these are numbers of a single row that can be put together with others."""
+    if not isinstance(numbers, Tensor) or numbers.layout != torch.strided or numbers.is_complex():
+        return False
+    return numbers.dim() == 1 or (numbers.dim() == 2 and numbers.shape[0] == 1)
+
+
+def precision(numbers: Tensor) -> torch.dtype:
+    """The precision of the probabilities that are made of these numbers."""
+    if not numbers.is_floating_point():
+        return torch.get_default_dtype()
+    return torch.float64 if numbers.dtype == torch.float64 else torch.float32
+
+
+def read_symbols(operation: str, symbols: Any) -> Symbols:
+    """The symbols that a user gave, in order."""
+    if isinstance(symbols, Symbols):
+        return symbols
     if isinstance(symbols, (Tensor, np.ndarray)):
         symbols = symbols.tolist()
     if isinstance(symbols, (set, frozenset)):

@@ -11,9 +11,10 @@ from torch import Tensor
 from dolphin.arguments import Function, Mask, operand
 from dolphin.calls import applied, applied_if, filtered, united
 from dolphin.distribution import Distribution, distribution_of
+from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import among, negated, sampled
+from dolphin.execution.selecting import among
 from dolphin.reading import read
 from dolphin.symbolic.symbols import Symbols
 

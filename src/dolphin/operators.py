@@ -19,8 +19,8 @@ from dolphin.answering import (
 )
 from dolphin.arguments import Function, Mask, operand
 from dolphin.calls import applied, applied_if, filtered, united
+from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
-from dolphin.execution.selecting import negated, sampled
 from dolphin.execution.tagged import Holder, Tagged
 from dolphin.inference import entropy_of, expectation, normalised
 from dolphin.symbolic.symbols import Symbols

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
+from dolphin.execution.batching import read_rows
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index, lists_of, to_device
+from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Tags, TensorProvenance
@@ -35,6 +38,11 @@ possible is always likelier than what isn't.
 
 def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool) -> Tensor:
     """(B, N) probabilities, or their logarithms; one column per symbol, or per symbol wanted."""
+    if isinstance(d, Pending) and not d.node.done:
+        wanted = d.known_domain if symbols is None else _columns_wanted(operation, symbols)
+        if wanted:
+            reader = partial(_read_each, operation, wanted, logs)
+            return read_rows(operation, reader, d, (wanted, logs))[0]
     domain = d.domain
     members = domain.members
     if symbols is None and not members:
@@ -43,8 +51,7 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
             f"filtered away. Name the columns you want, {operation}(d, symbols=[...]), or "
             "loosen the condition."
         )
-    if isinstance(symbols, (str, bytes, Tensor)):
-        raise InputError(f"{operation}: symbols must be a list of symbols, got {shorten(symbols)}.")
+    wanted = Symbols.of(members) if symbols is None else _columns_wanted(operation, symbols)
     tags = d.tags_like()
     numbers = d.provenance.log_probs(tags) if logs else d.provenance.probs(tags)
     table = d.in_rows(numbers)
@@ -52,10 +59,22 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
     if logs:
         low = LOG_OF_ZERO
         table = torch.where(table < IMPOSSIBLE, low, table)
-    wanted = Symbols.of(members if symbols is None else symbols)
     if wanted is domain:
         return table.clone(memory_format=torch.contiguous_format)  # a user may write to it
     return columns(table, places_of(d, wanted), low)
+
+
+def _columns_wanted(operation: str, symbols: Iterable[Any]) -> Symbols:
+    if isinstance(symbols, (str, bytes, Tensor)):
+        raise InputError(f"{operation}: symbols must be a list of symbols, got {shorten(symbols)}.")
+    return Symbols.of(symbols)
+
+
+def _read_each(
+    operation: str, wanted: Symbols, logs: bool, d: Tagged, _: Sequence[None]
+) -> list[Tensor]:
+    """(1, N) for each row."""
+    return [row.clone() for row in read(d, operation, wanted, logs=logs).split(1)]
 
 
 def log_prob_of(
@@ -77,6 +96,9 @@ def _of_targets(
     d: Tagged, operation: str, targets: Any, match: Match | None, *, logs: bool, warn: bool
 ) -> Tensor:
     targets = read_targets(operation, targets, d.batch)
+    if isinstance(d, Pending) and not d.node.done:
+        reader = partial(_of_target_each, operation, match, logs, warn)
+        return read_rows(operation, reader, d, (id(match), logs, warn), targets[0])[0]
     numbers_of = d.provenance.log_probs if logs else d.provenance.probs
     low = ZERO if logs else 0.0
     if match is not None:
@@ -99,6 +121,14 @@ def _of_targets(
     index = Index(np.where(places >= 0, address.at(every, places), -1))
     numbers = numbers_of(d.provenance.select(flat, index)).view(-1)
     return _where_known(places >= 0, numbers, low)
+
+
+def _of_target_each(
+    operation: str, match: Match | None, logs: bool, warn: bool, d: Tagged, targets: list[Any]
+) -> list[Tensor]:
+    """(1,) for each row."""
+    numbers = _of_targets(d, operation, targets, match, logs=logs, warn=warn)
+    return [row.clone() for row in numbers.split(1)]
 
 
 def _matching_tags(

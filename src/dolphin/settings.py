@@ -35,6 +35,16 @@ def current_settings() -> Settings:
 
 
 @contextlib.contextmanager
+def settings_in_force(limits: Settings) -> Iterator[None]:
+    """A block with exactly these limits."""
+    token = _current.set(limits)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
 def settings(
     *,
     max_combinations: int | None = None,

@@ -71,6 +71,12 @@ class Profile:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
         self._current: Entry | None = None
+        self._batched: dict[str, list[int]] = {}
+
+    @property
+    def batched(self) -> dict[str, tuple[int, int]]:
+        """Operations of samples inside `dolphin.batched`: how many were asked for, how many ran."""
+        return {name: (asked, ran) for name, (asked, ran) in self._batched.items()}
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -91,6 +97,14 @@ class Profile:
         return whole
 
     # -- what the engine reports -------------------------------------------------------------------
+
+    def asked(self, operation: str) -> None:
+        """A sample asked for an operation, to be run with those of other samples."""
+        self._batched.setdefault(operation, [0, 0])[0] += 1
+
+    def ran(self, operation: str) -> None:
+        """An operation ran for some samples at once."""
+        self._batched.setdefault(operation, [0, 0])[1] += 1
 
     @contextlib.contextmanager
     def operation(
@@ -154,7 +168,12 @@ class Profile:
         ]
         rule = "-" * max(map(len, rows))
         notes = [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
-        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes)])
+        together = [
+            f"batched: {asked:,} x {name} ran as {ran:,}"
+            for name, (asked, ran) in self.batched.items()
+        ]
+        lines = [rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes), *together]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Profile of {self.total.calls} calls of {len(self._entries)} operations>"

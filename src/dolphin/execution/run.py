@@ -43,7 +43,7 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     provenance, batch = check(task.operation, operands)
     mask = None if where is None else _mask(task.operation, where, batch)
     operands = agreed(operands)
-    skipped = _left_out(provenance, operands)
+    skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
     outcome = _Outcome.of(provenance, batch, operands)
     if all(d.shared for d in operands):
@@ -99,14 +99,14 @@ class _Outcome:
         )
 
 
-def _left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
+def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
     """Which operands take part in the symbols but not in the tags: certain ones, a factor **1**.
 
     Where only such operands make results of several certain symbols, the algebra has to say that
     **1** ⊕ **1** is **1**.
     """
     neutral = "identities" in provenance.laws
-    skipped = [d.made is None and (d.exclusive or neutral) for d in operands]
+    skipped = [d.certain and (d.exclusive or neutral) for d in operands]
     one_result = all(d.exclusive for d in operands)
     if all(skipped) and not one_result and not ones_absorb(provenance):
         return [False] * len(operands)
@@ -134,17 +134,21 @@ def _worth_deferring(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
     """The tags that a plan makes of its operands' tags; None if there are certain operands only."""
+    return run_lists(lists_of(plan.combinations), tags, provenance)
+
+
+def run_lists(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
+    """The same for the index lists of a plan."""
     if not tags:
         return None
     active = active_profile()
     if active is None:
-        return _run_tags(plan, tags, provenance)
-    with active.tags(lists_of(plan.combinations).combinations):
-        return _run_tags(plan, tags, provenance)
+        return _run_tags(lists, tags, provenance)
+    with active.tags(lists.combinations):
+        return _run_tags(lists, tags, provenance)
 
 
-def _run_tags(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags:
-    lists = lists_of(plan.combinations)
+def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags:
     if lists.selection is not None:
         return provenance.select(tags[0], lists.selection)
     return provenance.combine(tags, lists)

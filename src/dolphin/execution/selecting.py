@@ -63,13 +63,18 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
 
 
-@profiled("sample", tags=True)
-def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
-    """At most k symbols of each row, each row its own, with their tags unchanged."""
+def check_sample(k: int, method: str) -> None:
+    """Refuse what can't be meant."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise InputError(f"sample: k must be a positive integer, got {k!r}.")
     if method not in ("top", "categorical"):
         raise InputError(f"sample: method must be 'top' or 'categorical', got {method!r}.")
+
+
+@profiled("sample", tags=True)
+def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
+    """At most k symbols of each row, each row its own, with their tags unchanged."""
+    check_sample(k, method)
     if d.width <= k:
         return d
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))

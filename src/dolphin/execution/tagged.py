@@ -79,6 +79,11 @@ class Tagged:
         return isinstance(self.domain, Symbols)
 
     @property
+    def certain(self) -> bool:
+        """Whether every symbol has the tag **1**."""
+        return self.made is None
+
+    @property
     def width(self) -> int:
         """Symbols of all rows together, or places for symbols of each row."""
         domain = self.domain
@@ -180,7 +185,7 @@ def _unnamed(column: int, row: int) -> Any:
 
 def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> tuple[Any, int]:
     """Operands must agree in provenance, device and batch size: the first and the last of these."""
-    tagged = [d for d in operands if d.made is not None] or operands[:1]
+    tagged = [d for d in operands if not d.certain] or operands[:1]
     first = tagged[0]
     for other in tagged[1:]:
         if other.provenance is not first.provenance and other.provenance != first.provenance:

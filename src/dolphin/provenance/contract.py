@@ -184,6 +184,10 @@ class Provenance(abc.ABC):
     def flatten(self, tags: Tags, rows: int) -> Tags:
         """(n, r) as (rows * n, 1), rows slowest: how symbols of their own per row are stored."""
 
+    def unflatten(self, tags: Tags, rows: int) -> Tags:
+        """(rows * n, 1) as (n, rows): the inverse of `flatten`."""
+        raise UnsupportedError(f"batched: {self!r} has no `unflatten`, the inverse of `flatten`.")
+
     @abc.abstractmethod
     def stack(self, parts: Sequence[Tags], batches: Sequence[int], *, flat: bool) -> Tags:
         """The rows of all parts, one part after the other; part i has `batches[i]` rows.
@@ -357,6 +361,9 @@ class TensorProvenance(Provenance):
     def flatten(self, tags: Tensor, rows: int) -> Tensor:
         spread = tags.expand(-1, rows, *tags.shape[2:])
         return spread.transpose(0, 1).reshape(-1, 1, *tags.shape[2:])
+
+    def unflatten(self, tags: Tensor, rows: int) -> Tensor:
+        return tags.view(rows, tags.shape[0] // rows, *tags.shape[2:]).transpose(0, 1)
 
     def stack(self, parts: Sequence[Tensor], batches: Sequence[int], *, flat: bool) -> Tensor:
         if flat:

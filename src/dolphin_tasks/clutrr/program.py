@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
@@ -36,6 +37,21 @@ def told_facts(probs: Tensor, batch: StoryBatch) -> dl.Distribution:
         layer = layer.index_put(index, probs[mentioned.to(probs.device)])
         layers.append(dl.Distribution(layer.flatten(1), symbols, exclusive=one_each))
     return dl.union(*layers)
+
+
+def relation_in_one(
+    pairs: Sequence[tuple[int, int]], probs: Tensor, *, links: int | None = None
+) -> dl.Distribution:
+    """What person 1 is to person 0 in one story: `told_facts` and `relation_asked_for`.
+
+    Of each mention of two people the probabilities (mentions, 20) of the relations. Batched by
+    `dolphin.batched(relation_in_one)`: every story has the facts of its own people only.
+    """
+    told = [
+        dl.Distribution(mention, [Fact(a, relation, b) for relation in RELATIONS])
+        for (a, b), mention in zip(pairs, probs, strict=True)
+    ]
+    return relation_asked_for(dl.union(*told), links)
 
 
 def derive(told: dl.Distribution, links: int | None = None) -> dl.Distribution:

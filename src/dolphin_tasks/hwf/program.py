@@ -119,6 +119,19 @@ def readings(logits: Tensor) -> list[dl.Distribution]:
     ]
 
 
+def calculate_one(symbols: Sequence[dl.Distribution], keep: int = 7) -> dl.Distribution:
+    """The values of one formula, from a distribution over symbols per place.
+
+    `calculate` for one sample: formulas of different lengths need no mask. Batched by
+    `dolphin.batched(calculate_one)`.
+    """
+    formula = dl.sample(dl.filter(symbols[0], is_digit).map(lambda s: (s,)), keep)
+    for place, symbol in enumerate(symbols[1:], start=1):
+        choices = dl.sample(dl.filter(symbol, is_operator if place % 2 else is_digit), keep)
+        formula = dl.sample(dl.apply_if(formula, choices, append, fits), keep)
+    return dl.apply_if(formula, evaluate, complete)
+
+
 def calculate(
     symbols: Sequence[dl.Distribution], lengths: Tensor, keep: int = 7
 ) -> dl.Distribution:

@@ -66,6 +66,25 @@ def watch(pairs: Sequence[dl.Distribution], captions: Iterable[Deeds]) -> dl.Dis
     return done
 
 
+def watch_one(pairs: Tensor, captions: Iterable[Deeds]) -> dl.Distribution:
+    """`watch` for one clip, from logits (pairs, actions): clips may have different lengths.
+
+    Batched by `dolphin.batched(watch_one)`, each clip with its own captions.
+    """
+    beginnings = frozenset(c[:length] for c in captions for length in range(len(c) + 1))
+    known = dl.Distribution.certain(beginnings)
+    done = dl.Distribution.certain(())
+    for pair in pairs:
+        done = dl.apply_if(
+            done,
+            dl.Distribution.from_logits(pair, ACTIONS),
+            known,
+            lambda done, action, known: go_on(done, action),
+            lambda done, action, known: go_on(done, action) in known,
+        )
+    return done
+
+
 def read_actions(logits: Tensor) -> list[dl.Distribution]:
     """One distribution a frame pair, from logits (clips, pairs, actions)."""
     return dl.Distribution.each_from_logits(logits, ACTIONS)

@@ -254,6 +254,10 @@ class Exact(Provenance):
         spread = np.broadcast_to(tags.numbers, (n, rows)).T.reshape(-1, 1)
         return replace(tags, numbers=spread, row_of=np.repeat(np.arange(rows), n))
 
+    def unflatten(self, tags: Formulas, rows: int) -> Formulas:
+        n = len(tags.numbers) // rows
+        return replace(tags, numbers=tags.numbers.reshape(rows, n).T, row_of=None)
+
     def stack(self, parts: Sequence[Formulas], batches: Sequence[int], *, flat: bool) -> Formulas:
         starts = np.cumsum([0, *batches])
         every = np.arange(starts[-1])

@@ -251,6 +251,17 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
     )
 
 
+def unflatten(tags: Proofs, rows: int) -> Proofs:
+    """(rows * n, 1) as (n, rows)."""
+
+    def high(tensor: Tensor) -> Tensor:
+        return tensor.view(*tensor.shape[:-2], rows, tags.n // rows).transpose(-1, -2)
+
+    return replace(
+        tags, patterns=high(tags.patterns), scores=high(tags.scores), fields=None, row_of=None
+    )
+
+
 def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
     """Rows after rows. Inputs of different parts share a place in the patterns where they can."""
     signed = any(part.signed for part in parts)

@@ -244,6 +244,9 @@ class TopKProofs(Provenance):
     def flatten(self, tags: Proofs, rows: int) -> Proofs:
         return proofs.flatten(tags, rows)
 
+    def unflatten(self, tags: Proofs, rows: int) -> Proofs:
+        return proofs.unflatten(tags, rows)
+
     def stack(self, parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
         return proofs.stack(parts, batches, flat=flat)
 

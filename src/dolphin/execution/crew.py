@@ -1,0 +1,179 @@
+"""Samples of a batch, each with a program that can stop in the middle and go on later.
+
+Plain Python code can only stop if it has a stack of its own, so samples run in threads. There is a
+single baton: whoever has it runs, everybody else waits, so a program sees no concurrency. A thread
+runs one sample after the other; it stays with a sample only if that has to wait for a number, and
+then another thread goes on. A program that never looks at a number needs one thread in all.
+The operations themselves run in the thread of the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dolphin.errors import InputError
+from dolphin.execution.agenda import Agenda
+from dolphin.execution.pending import Cancelled, Mode, Node, collecting_in
+
+MOST_WAITING = 256  # samples that stop in the middle before the numbers they wait for are computed
+_PATIENCE = 5.0  # seconds that a sample has to end after the batch was interrupted
+
+
+class SampleFailed(Exception):  # noqa: N818 (not for users: carries the number of the sample)
+    """A sample raised an exception, the cause of this one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Gate:
+    """Where one thread waits for its turn."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float = -1) -> bool:
+        return self._lock.acquire(timeout=timeout)
+
+
+class _Sample:
+    """A sample that is running: writes its operations down and waits for them."""
+
+    def __init__(self, crew: Crew, number: int) -> None:
+        self.crew, self.number = crew, number
+
+    def add(self, node: Node) -> None:
+        if self.crew.cancelled:
+            raise Cancelled
+        node.sample = self.number
+        self.crew.agenda.add(node)
+
+    def wait_for(self, node: Node) -> None:
+        self.crew.park(node)
+
+
+class Crew:
+    """Runs a program for many samples."""
+
+    def __init__(self, program: Callable[..., Any], samples: Sequence[tuple[tuple, dict]]) -> None:
+        self.program, self.samples = program, samples
+        self.agenda = Agenda()
+        self.results: list[Any] = [None] * len(samples)
+        self.cancelled = self.over = False
+        self._next = 0
+        self._waiting: deque[tuple[_Gate, Node]] = deque()
+        self._main = _Gate()
+        self._mine = True  # whether the caller has the baton
+        self._error: tuple[int, BaseException] | None = None
+        self._context = contextvars.copy_context()
+        self._mode, self._device = Mode.current(), torch.get_default_device()
+        self._threads: list[threading.Thread] = []
+
+    def run(self) -> list[Any]:
+        """What the program returns for each sample; operations of all of them have run."""
+        try:
+            while self._next < len(self.samples) or self._waiting:
+                self._mine = False
+                self._pass_on()
+                self._main.wait()
+                self._mine = True
+                if self._error is not None:
+                    break
+                self.agenda.run()
+        finally:
+            if self._error is not None or self._next < len(self.samples) or self._waiting:
+                self._cancel()
+            self.over = True
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+        self._raise()
+        return self.results
+
+    def _raise(self) -> None:
+        failures = [(n.sample, n.error) for n in self.agenda.failed if not n.raised]
+        if self._error is not None:
+            failures.append(self._error)
+        if failures:
+            number, error = min(failures, key=lambda failure: failure[0])
+            raise SampleFailed(number) from error
+
+    # -- the baton ---------------------------------------------------------------------------------
+
+    def _pass_on(self) -> None:
+        """Called by whoever has the baton and is about to wait or end."""
+        if self.cancelled or self._error is not None:
+            self._main.open()
+        elif self._waiting and self._waiting[0][1].done:
+            self._waiting.popleft()[0].open()
+        elif self._can_start():
+            thread = threading.Thread(target=self._work, name="dolphin-batched", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        else:
+            self._main.open()
+
+    def _can_start(self) -> bool:
+        return self._next < len(self.samples) and len(self._waiting) < MOST_WAITING
+
+    def park(self, node: Node) -> None:
+        """Wait in the middle of a sample until a node has run."""
+        if self.over:
+            raise InputError(
+                "batched: a distribution is read that belongs to a call of a batched program which "
+                "failed before it was computed."
+            )
+        if self.cancelled:
+            raise Cancelled
+        gate = _Gate()
+        self._waiting.append((gate, node))
+        self._pass_on()
+        gate.wait()
+        if self.cancelled:
+            raise Cancelled
+
+    def _work(self) -> None:
+        with self._mode.entered(), self._on_device():
+            while self._can_start() and not self.cancelled and self._error is None:
+                number = self._next
+                self._next += 1
+                self._context.copy().run(self._run_sample, number)
+                if self._waiting and self._waiting[0][1].done:
+                    break
+        self._pass_on()
+
+    def _on_device(self) -> contextlib.AbstractContextManager[Any]:
+        known = torch.get_default_device()
+        return contextlib.nullcontext() if known == self._device else self._device
+
+    def _run_sample(self, number: int) -> None:
+        args, kwargs = self.samples[number]
+        try:
+            with collecting_in(_Sample(self, number)):
+                self.results[number] = self.program(*args, **kwargs)
+        except Cancelled:
+            return
+        except BaseException as error:  # goes on in the thread of the caller
+            if self._error is None:
+                self._error = (number, error)
+
+    def _cancel(self) -> None:
+        """End all samples that wait."""
+        self.cancelled = True
+        if not self._mine and not self._main.wait(_PATIENCE):
+            return  # a program that doesn't come back keeps its thread
+        while self._waiting:
+            self._waiting.popleft()[0].open()
+            if not self._main.wait(_PATIENCE):
+                return

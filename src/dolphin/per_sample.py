@@ -1,0 +1,322 @@
+"""Programs for one sample, run for a batch of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dolphin.distribution import Distribution, distribution_of
+from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
+from dolphin.execution.batching import settle
+from dolphin.execution.crew import Crew, SampleFailed
+from dolphin.execution.eager import eager
+from dolphin.execution.gathering import Row
+from dolphin.execution.pending import Node, Pending, collecting
+from dolphin.execution.tagged import Tagged, tagged_of
+from dolphin.inputs import Exclusive, precision, read_symbols
+from dolphin.merging import merged
+from dolphin.provenance.contract import TagInfo
+from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.symbolic.symbols import Symbols
+
+R = TypeVar("R")
+S = TypeVar("S")
+Plain = TypeVar("Plain", bound=int | float | complex | str | bytes | None)
+Samples = Sequence[Any] | Tensor | np.ndarray | Distribution[Any]
+"""One entry per sample."""
+
+
+class Batched(Generic[R]):
+    """A program for one sample that is called with many; made by `batched`."""
+
+    def __init__(self, program: Callable[..., R]) -> None:
+        if isinstance(program, Distribution) or not callable(program):
+            raise InputError(f"batched: expected a function, got {shorten(program)}.")
+        self.program = program
+        self._signature = inspect.signature(program)
+        functools.update_wrapper(self, program, updated=())
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Batched[R]:
+        """As a method: the program of one object."""
+        if instance is None:
+            return self
+        return Batched(self.program.__get__(instance, owner))  # type: ignore[attr-defined]
+
+    @overload
+    def __call__(self: Batched[Plain], *samples: Samples, **options: Any) -> list[Plain]: ...
+    @overload
+    def __call__(self, *samples: Samples, **options: Any) -> R: ...
+    @eager
+    def __call__(self, *samples: Any, **options: Any) -> Any:
+        name = getattr(self.program, "__qualname__", type(self.program).__name__)
+        calls = _calls(name, self._signature, samples, options)
+        if collecting() is not None:  # inside of another batched program, whose batch this joins
+            return merged(name, [_run_one(name, self.program, n, c) for n, c in enumerate(calls)])
+        try:
+            results = Crew(self.program, calls).run()
+        except SampleFailed as failed:
+            raise _explained(name, failed.number, failed.__cause__) from failed.__cause__
+        return merged(name, results)
+
+
+def batched(program: Callable[..., R]) -> Batched[R]:
+    """Turn a program for one sample into a program for a batch of samples.
+
+    It is called with one argument per parameter, each a sequence with one entry per sample: a list,
+    a tensor or array (along its first dimension), or a `Distribution` (row by row). Keyword-only
+    parameters are the same for all samples, and so is everything that the program closes over;
+    parameters that are left out have their defaults.
+
+    The program may use any Python: loops, recursion, `if` on a result's numbers, early returns.
+    The same operation on different samples runs once for all of them, and calls of a
+    `dolphin.network` as one batch. Samples are run one after the other and must not depend on what
+    another one does; random numbers may be drawn in another order than in a loop.
+
+    What samples return comes back batched: distributions stacked to one of B rows, tensors stacked
+    along a new first dimension, tuples, lists, dictionaries and dataclasses of these item by item,
+    and what has neither a distribution nor a tensor in it as a list of B values. The results, and
+    gradients, are those of a loop and `Distribution.stack`.
+
+    >>> import torch, dolphin as dl
+    >>> @dl.batched
+    ... def total(numbers):
+    ...     digits = [dl.Distribution(row, [0, 1]) for row in numbers]
+    ...     return dl.reduce(lambda x, y: x + y, digits)
+    >>> coin = torch.tensor([0.5, 0.5])
+    >>> result = total([[coin], [coin, coin, coin]])
+    >>> result.row(0), result.row(1)
+    ([(0, 0.5), (1, 0.5)], [(0, 0.125), (1, 0.375), (2, 0.375), (3, 0.125)])
+    """
+    return Batched(program)
+
+
+def _calls(
+    name: str, signature: inspect.Signature, samples: Sequence[Any], options: Mapping[str, Any]
+) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments of each sample's call."""
+    try:
+        bound = signature.bind(*samples, **options)
+    except TypeError as error:
+        raise InputError(f"{name}: {error}. Give one sequence per parameter.") from None
+    entries: dict[str, Sequence[Any]] = {}
+    for parameter, values in bound.arguments.items():
+        kind = signature.parameters[parameter].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            for place, value in enumerate(values):
+                entries[f"{parameter}[{place}]"] = _entries(name, f"*{parameter}[{place}]", value)
+        elif kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+            entries[parameter] = _entries(name, parameter, values)
+    if not entries:
+        raise InputError(f"{name}: a batched program needs an argument with one entry per sample.")
+    _check_lengths(name, entries)
+    count = len(next(iter(entries.values())))
+    return [_call_of(signature, bound, entries, number) for number in range(count)]
+
+
+def _call_of(
+    signature: inspect.Signature,
+    bound: inspect.BoundArguments,
+    entries: Mapping[str, Sequence[Any]],
+    number: int,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    own = inspect.BoundArguments(signature, type(bound.arguments)(bound.arguments))
+    for parameter, values in bound.arguments.items():
+        if signature.parameters[parameter].kind is inspect.Parameter.VAR_POSITIONAL:
+            places = range(len(values))
+            own.arguments[parameter] = tuple(entries[f"{parameter}[{p}]"][number] for p in places)
+        elif parameter in entries:
+            own.arguments[parameter] = entries[parameter][number]
+    return own.args, own.kwargs
+
+
+def _entries(name: str, parameter: str, values: Any) -> Sequence[Any]:
+    """One entry per sample."""
+    if isinstance(values, Distribution):
+        return [distribution_of(row) for row in _rows_of(tagged_of(values))]
+    if isinstance(values, Tensor) and values.dim() > 0:
+        return values.unbind(0)
+    numbered = hasattr(values, "__getitem__") and hasattr(values, "__len__")
+    if numbered and not isinstance(values, (str, bytes, Mapping, Tensor)):
+        return values
+    raise InputError(
+        f"{name}: the argument {parameter} must be a sequence with one entry per sample, got "
+        f"{shorten(values)}. What is the same for all samples is a keyword-only parameter (after "
+        "a *), or a name that the program closes over."
+    )
+
+
+def _rows_of(d: Tagged) -> list[Tagged]:
+    """One distribution per row; nothing is copied before it is used."""
+    if d.batch == 1 or d.certain or collecting() is not None:
+        return [d] if d.batch == 1 else [d.take_rows(np.array([row])) for row in range(d.batch)]
+    domain = d.domain if isinstance(d.domain, Symbols) else None
+    return [_given(Row(d, row, d.exclusive), domain) for row in range(d.batch)]
+
+
+def _given(row: Row, domain: Symbols | None) -> Pending:
+    node = Node(_Done(), "row", None, lambda nodes: None, ())
+    node.settle(row)
+    d = row.of
+    return Pending(node, d.provenance, d.info(), domain=domain, exclusive=row.exclusive)
+
+
+class _Done:
+    """Where there is nothing to wait for."""
+
+    def add(self, node: Node) -> None:
+        pass
+
+    def wait_for(self, node: Node) -> None:
+        pass
+
+
+def _check_lengths(name: str, entries: Mapping[str, Sequence[Any]]) -> None:
+    lengths = {parameter: len(values) for parameter, values in entries.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{length} of {parameter}" for parameter, length in lengths.items())
+        raise MismatchError(
+            f"{name}: every argument has one entry per sample, but there are {shown}."
+        )
+    if 0 in lengths.values():
+        raise InputError(f"{name}: got no samples; a batch has at least one.")
+
+
+def _run_one(name: str, program: Callable[..., Any], number: int, call: Any) -> Any:
+    args, kwargs = call
+    try:
+        return program(*args, **kwargs)
+    except Exception as error:
+        raise _explained(name, number, error) from error
+
+
+def _explained(name: str, number: int, error: BaseException | None) -> BaseException:
+    """The error of a sample, with its number; of the same family where that is ours."""
+    if not isinstance(error, Exception):  # the user, or the system, wants it to end
+        return error or FunctionError(f"{name}: sample {number} failed.")
+    kind = type(error) if isinstance(error, DolphinError) else FunctionError
+    shown = str(error) if isinstance(error, DolphinError) else f"{type(error).__name__}: {error}"
+    return kind(f"{name}: sample {number}: {shown}")
+
+
+class Network(nn.Module, Generic[S]):
+    """A network that reads one sample's input; made by `network`."""
+
+    def __init__(
+        self,
+        net: Callable[..., Any],
+        symbols: Any,
+        *,
+        exclusive: Exclusive = True,
+        provenance: AnyProvenance | None = None,
+        logits: bool = True,
+    ) -> None:
+        super().__init__()
+        if isinstance(net, Distribution) or not callable(net):
+            raise InputError(f"network: expected a network, got {shorten(net)}.")
+        self.net = net
+        self.symbols = read_symbols("network", symbols)
+        self.exclusive: Exclusive = exclusive
+        self.provenance: AnyProvenance | None = provenance
+        self.logits = logits
+
+    def extra_repr(self) -> str:
+        return f"symbols={shorten(self.symbols.members)}"
+
+    @eager
+    def forward(self, *inputs: Any) -> Distribution[S]:
+        """What the network says of one input, given without a batch dimension."""
+        if not inputs:
+            raise InputError("network: got no input; call it with the input of one sample.")
+        agenda, algebra = collecting(), resolve("network", self.provenance)
+        if agenda is None:
+            return self._read([inputs], algebra)
+        key = (id(self), algebra, tuple(map(_form, inputs)))
+        held = tuple((x, x._version if _tracked(x) else None) for x in inputs)
+
+        def run(nodes: Sequence[Node]) -> None:
+            given = [tuple(_as_given(*pair) for pair in node.payload) for node in nodes]
+            settle(nodes, tagged_of(self._read(given, algebra)))
+
+        node = Node(agenda, "network", key, run, (), held)
+        exclusive = self.exclusive is True or len(self.symbols) == 1
+        made = Pending(node, algebra, self._info(), domain=self.symbols, exclusive=exclusive)
+        return distribution_of(made)
+
+    def _info(self) -> TagInfo:
+        """Where results will be, and how precise, as far as that can be foreseen."""
+        for parameter in self.parameters():
+            if parameter.is_floating_point():
+                return TagInfo(parameter.device, 1, precision(parameter))
+        return TagInfo(torch.get_default_device(), 1, torch.get_default_dtype())
+
+    def _read(self, calls: Sequence[tuple[Any, ...]], algebra: Any) -> Distribution[S]:
+        """What the network says of many inputs, as one batch."""
+        columns = zip(*calls, strict=True)
+        out = self.net(*map(_together, columns))
+        if not isinstance(out, Tensor) or out.shape != (len(calls), len(self.symbols)):
+            got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else shorten(out)
+            raise InputError(
+                f"network: for {len(calls)} inputs and {len(self.symbols)} symbols the network "
+                f"must return a tensor of shape ({len(calls)}, {len(self.symbols)}), got {got}. "
+                "It is given a batch, and each input without a batch dimension."
+            )
+        make: Any = Distribution.from_logits if self.logits else Distribution
+        return make(out, self.symbols, exclusive=self.exclusive, provenance=algebra)
+
+
+def _together(column: tuple[Any, ...]) -> Any:
+    """One input of all calls as a batch."""
+    return torch.stack(column) if all(isinstance(x, Tensor) for x in column) else list(column)
+
+
+def _form(value: Any) -> Any:
+    """What inputs must agree in to be one batch."""
+    return (value.shape, value.dtype, value.device) if isinstance(value, Tensor) else None
+
+
+def _tracked(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_inference()
+
+
+def _as_given(value: Any, version: int | None) -> Any:
+    if version is not None and value._version != version:
+        raise InputError(
+            "network: an input was changed in place after the call. Inside dolphin.batched the "
+            "network runs later; give a copy, x.clone()."
+        )
+    return value
+
+
+def network(
+    net: Callable[..., Tensor],
+    symbols: Sequence[S],
+    *,
+    exclusive: Exclusive = True,
+    provenance: AnyProvenance | None = None,
+    logits: bool = True,
+) -> Network[S]:
+    """A network as a function from one sample's input to a distribution of one row.
+
+    Inside `dolphin.batched` calls are collected and run as one batch: of all samples, and of all
+    calls of a sample that don't depend on each other's results. Inputs of different shape run in
+    batches of their own. Outside, a call is a batch of one. The result is a module with `net` in
+    it, so it can be an attribute of another one.
+
+    Args:
+        net: takes a batch (n, ...) of inputs, or a list of them if they are not tensors, and
+            returns scores (n, symbols).
+        symbols, exclusive, provenance: as for `Distribution`.
+        logits: whether the scores are unnormalised; else they are probabilities.
+
+    >>> import torch, dolphin as dl
+    >>> read = dl.network(torch.nn.Linear(4, 3), "abc")
+    >>> read(torch.zeros(4)).symbols
+    ('a', 'b', 'c')
+    """
+    return Network(net, symbols, exclusive=exclusive, provenance=provenance, logits=logits)
