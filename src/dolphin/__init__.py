@@ -1,6 +1,5 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
-from dolphin.batched import Batched, Network, batched, network
 from dolphin.branches import where
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
@@ -38,6 +37,7 @@ from dolphin.operations import (
     sample,
     union,
 )
+from dolphin.per_sample import Batched, Network, batched, network
 from dolphin.programs import choose, program
 from dolphin.provenance import (
     DAMP,

@@ -167,12 +167,13 @@ class Profile:
             for line in lines
         ]
         rule = "-" * max(map(len, rows))
-        notes = [
+        notes = [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
+        together = [
             f"batched: {asked:,} x {name} ran as {ran:,}"
             for name, (asked, ran) in self.batched.items()
         ]
-        notes += [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
-        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes)])
+        lines = [rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes), *together]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Profile of {self.total.calls} calls of {len(self._entries)} operations>"
