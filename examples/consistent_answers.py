@@ -17,9 +17,10 @@ ANIMALS = ("whale", "eagle", "trout")
 QUESTIONS = ("Is a {} a mammal?", "Is a {} a fish?", "Is a {} a bird?", "Does a {} lay eggs?")
 
 
-def consistent(mammal: bool, fish: bool, bird: bool, eggs: bool) -> bool:
+def consistent(mammal: str, fish: str, bird: str, eggs: str) -> bool:
     """It is exactly one of the three; fish and birds lay eggs, and mammals don't."""
-    return mammal + fish + bird == 1 and eggs == (fish or bird)
+    one = [mammal, fish, bird].count(" yes") == 1
+    return one and eggs == (" no" if mammal == " yes" else " yes")
 
 
 def main() -> None:
@@ -28,22 +29,21 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="random weights, nothing to download")
     lm = any_language_model(parser.parse_args().tiny)
 
-    def ask(question: str) -> dl.Distribution[bool]:
-        """One question for each animal: B rows over True and False."""
+    def ask(question: str) -> dl.Distribution[str]:
+        """One question about each animal: B rows over yes and no."""
         prompts = [f"Question: {question.format(animal)}\nAnswer:" for animal in ANIMALS]
-        return lm.options(prompts, [" yes", " no"], normalise=True).map(lambda a: a == " yes")
+        return lm.options(prompts, [" yes", " no"], normalise=True)
 
-    with torch.no_grad():
-        mammal, fish, bird, eggs = map(ask, QUESTIONS)
-        alone = zip(*(answer.argmax() for answer in (mammal, fish, bird, eggs)), strict=True)
-        answers = dl.apply(mammal, fish, bird, eggs, lambda *all_four: all_four)
-        possible = answers.filter(lambda all_four: consistent(*all_four))
-    for animal, by_itself, together, sense in zip(
-        ANIMALS, alone, possible.argmax(), possible.probs().sum(1).tolist(), strict=True
-    ):
-        print(f"{animal}: mammal, fish, bird, eggs?")
-        print(f"  each by itself  {by_itself}  consistent: {consistent(*by_itself)}")
-        print(f"  consistent      {together}  P(consistent) = {sense:.3f}")
+    with torch.no_grad(), dl.using("exact"):
+        answers = [ask(question) for question in QUESTIONS]
+        makes_sense = dl.apply(*answers, consistent)
+        together = dl.most_likely(answers, makes_sense, [True] * len(ANIMALS))
+        alone = zip(*(answer.argmax() for answer in answers), strict=True)
+        chance = makes_sense.prob_of([True] * len(ANIMALS)).tolist()
+    for animal, by_itself, likeliest, p in zip(ANIMALS, alone, together, chance, strict=True):
+        print(f"{animal}: mammal, fish, bird, eggs?  P(consistent) = {p:.3f}")
+        print(f"  each by itself: {''.join(by_itself)}  consistent: {consistent(*by_itself)}")
+        print(f"  together:       {''.join(likeliest or ())}")
 
 
 if __name__ == "__main__":

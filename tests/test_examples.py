@@ -62,3 +62,18 @@ def test_constraint_layer(monkeypatch, capsys):
     plain, constrained = capsys.readouterr().out.splitlines()
     assert "100.0% are paths" not in plain
     assert "100.0% are paths" in constrained
+
+
+LANGUAGE = {
+    "language_model": "P(total is 9)",
+    "consistent_answers": "P(consistent)",
+    "kinship_model": "Tom is Ann's",
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_examples_with_a_tiny_language_model(name, monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--tiny"])
+    runpy.run_path(str(EXAMPLES[[p.stem for p in EXAMPLES].index(name)]), None, "__main__")
+    assert LANGUAGE[name] in capsys.readouterr().out
