@@ -85,3 +85,18 @@ def test_grid_world(monkeypatch, capsys):
     run_example("grid_world", monkeypatch, "--steps", "20")
     before, after, *_ = capsys.readouterr().out.splitlines()
     assert float(after.split()[-1]) > 0.5 > float(before.split()[-1])
+
+
+LANGUAGE = {
+    "language_model": "P(total is 9)",
+    "consistent_answers": "P(consistent)",
+    "kinship_model": "Tom is Ann's",
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_examples_with_a_tiny_language_model(name, monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--tiny"])
+    runpy.run_path(str(EXAMPLES[[p.stem for p in EXAMPLES].index(name)]), None, "__main__")
+    assert LANGUAGE[name] in capsys.readouterr().out

@@ -4,6 +4,7 @@ Nothing here is imported by `import dolphin`, and transformers only where a mode
 """
 
 from dolphin.lm.model import LanguageModel
+from dolphin.lm.package import ModelError
 from dolphin.lm.symbols import OTHER, Other
 
-__all__ = ["OTHER", "LanguageModel", "Other"]
+__all__ = ["OTHER", "LanguageModel", "ModelError", "Other"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dolphin.lm import OTHER, LanguageModel
+from dolphin.lm import OTHER, LanguageModel, ModelError
 from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.words.adapters import AdaptedModel
+from dolphin_tasks.words.tiny import tiny_language_model
 
 INTEGER = re.compile(r"-?\d+")
 
@@ -32,9 +34,11 @@ class ProblemReader(AdaptedModel):
 
 
 def load_language_model(name: str, download: bool) -> LanguageModel:
-    """`smollm2` from its package, or a causal model of Hugging Face by name or path."""
+    """`smollm2` from its package, `tiny`, or a causal model of Hugging Face by name or path."""
     if name == "smollm2":
         return LanguageModel.from_package(download=download)
+    if name == "tiny":
+        return tiny_language_model()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
@@ -43,6 +47,17 @@ def load_language_model(name: str, download: bool) -> LanguageModel:
     except (OSError, ValueError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise OptionError(f"--model {name} can't be loaded: {reason}") from None
+
+
+def any_language_model(tiny: bool) -> LanguageModel:
+    """SmolLM2 where it is at hand or can be fetched; else the tiny one, with a note."""
+    if not tiny:
+        try:
+            return LanguageModel.from_package()
+        except ModelError as error:
+            sys.stderr.write(f"{error}\n")
+    sys.stderr.write("A tiny model with random weights answers: what it says means nothing.\n")
+    return tiny_language_model()
 
 
 def read(network: nn.Module, texts: Sequence[str], listed: Sequence[Sequence[str]]) -> Tensor:
@@ -54,9 +69,9 @@ def read(network: nn.Module, texts: Sequence[str], listed: Sequence[Sequence[str
 
 @torch.no_grad()
 def answer_alone(network: ProblemReader, texts: Sequence[str]) -> list[Fraction | None]:
-    """What the model says when it is asked for the result itself: its likeliest number."""
+    """What the model says when it is asked for the result itself, with room to calculate."""
     prompts = [ask(text, "Answer with a number.") for text in texts]
-    result = network.language.answers(prompts, last_number, k=4, max_new_tokens=16)
+    result = network.language.answers(prompts, last_number, k=1, max_new_tokens=48)
     return [
         next((symbol for symbol, _ in row if symbol is not OTHER), None) for row in result.top(2)
     ]

@@ -33,7 +33,7 @@ class WordsConfig(TrainConfig):
     """Teach a language model to read word problems from their results."""
 
     model: str = "smollm2"
-    """smollm2 (from its package), or a Hugging Face causal model by name or path."""
+    """smollm2 (from its package), tiny (random weights), or a model of Hugging Face."""
     blocks: int = 8
     """Blocks of the model that get adapters, the last ones."""
     rank: int = 8
