@@ -47,13 +47,13 @@ def slip(cell: tuple[int, int], way: str) -> Any:
 def value(policy: torch.Tensor, steps: int) -> torch.Tensor:
     """The probability of being at the goal after some steps."""
 
-    def act(cell: tuple[int, int]) -> dl.Weighted:
+    def act(cell: tuple[int, int]) -> Any:
         row = policy[PLACE[cell]]
         return dl.weighted({(cell, way): row[n] for n, way in enumerate(MOVES)})
 
     cell: dl.Distribution = dl.Distribution.certain(CELLS[0])
     for _ in range(steps):
-        cell = cell.map(act).map(lambda both: slip(*both))
+        cell = cell.map(act).map(lambda both: slip(both[0], both[1]))
     return cell.map(lambda c: at(c) == "G").probs([True])[0, 0]
 
 

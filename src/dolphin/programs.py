@@ -6,7 +6,7 @@ import enum
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -194,6 +194,7 @@ class _Call:
         self._known: list[Tagged] = []  # the distributions, by number
         self._choices: dict[int, Choices] = {}
         self._programs: list[Program[Any, Any]] = []
+        self._given = next(_held((args, kwargs)), None)
         self.key = self._key(function, args, kwargs)
         self._slots = len(self._known)
 
@@ -314,7 +315,8 @@ class _Call:
 
     def _outcome(self, operands: list[Tagged]) -> Outcome:
         if not self._known:
-            return Outcome(resolve("program", None), 1, exclusive=True, constant=True)
+            own = resolve("program", self._provenance())
+            return Outcome(own, 1, exclusive=True, constant=True)
         provenance, batch = check(self.name, operands or self._known)
         batch = max(batch, *(d.batch for d in self._known))
         return Outcome.of(provenance, batch, operands)
@@ -350,7 +352,9 @@ class _Call:
         )
 
     def _provenance(self) -> Any:
-        return self._known[0].provenance if self._known else None
+        """That of the first distribution that is known; None for the default of the block."""
+        known = self._known[0] if self._known else self._given
+        return None if known is None else known.provenance
 
     def _next_level(
         self, frontier: Distribution[int], nodes: list[tuple[Node, tuple[int, ...]]]
@@ -386,6 +390,18 @@ class _Call:
             own = distribution_of(self.asked(number).tagged)
             parts.append(apply(some, own, chosen, cache=False))
         return parts[0] if len(parts) == 1 else union(*parts)
+
+
+def _held(value: Any) -> Iterator[Tagged]:
+    """The distributions in an argument, however deep in containers they are."""
+    if isinstance(value, Holder):
+        yield tagged_of(value)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _held(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _held(part)
 
 
 class _Same:

@@ -163,7 +163,7 @@ class Sources:
 
     def slot(self, value: Any) -> Hashable | None:
         """For `fingerprint`: a tensor counts by its place and shape, not by its numbers."""
-        if isinstance(value, type) or not hasattr(value, "data_ptr"):
+        if not hasattr(type(value), "data_ptr"):
             return None
         for position, known in enumerate(self.tensors):
             if known is value:

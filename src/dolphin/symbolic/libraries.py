@@ -99,7 +99,7 @@ REFLECTION = frozenset(
 def of_library(module: str | None) -> bool:
     """Whether a module belongs to Python or to an installed package, rather than to the user."""
     root = (module or "").partition(".")[0]
-    if root in ("dolphin", "dolphin_tasks"):  # installed or not, its programs are a user's
+    if root == "dolphin_tasks":  # installed or not, its programs are a user's
         return False
     if root == "dolphin" or (root in sys.stdlib_module_names and root != "__main__"):
         return True

@@ -26,6 +26,7 @@ def pure(thing: _T) -> _T:
     Returns the thing itself.
 
     >>> import dolphin as dl
+    >>> dl.cache_clear()
     >>> class Rules:
     ...     def __init__(self): self.table = {1: "one", 2: "two"}
     ...     def __getitem__(self, n): return self.table[n]
