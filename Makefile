@@ -5,7 +5,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto
 
 # Some virtual machines announce AMX and then trap on it: bfloat16 matrix products would kill Python.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
