@@ -55,7 +55,7 @@ class Codec:
         """As the tokenizer starts a text: a rendered chat gets no second first token, and a prompt
         goes on, so that a tokenizer's own end of text is taken off again.
         """
-        plain = self._tokens(prompt)
+        plain = self.tokens(prompt)
         start = getattr(self.tokenizer, "bos_token_id", None)
         if start is not None and plain[:1] == [start]:
             return plain
@@ -74,7 +74,7 @@ class Codec:
         text = self.tokenizer.apply_chat_template(
             [dict(message) for message in chat], tokenize=False, add_generation_prompt=True
         )
-        return self._tokens(text)
+        return self.tokens(text)
 
     # -- options -----------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Codec:
                     f"{operation}: {place}: {shorten(option)} is not a string. Options are what "
                     "the model says: write [str(n) for n in ...], and .map(int) on the result."
                 )
-            tokens = self._tokens(option)
+            tokens = self.tokens(option)
             self._check(operation, place, option, tokens, seen)
             seen[tuple(tokens)] = option
             sequences.append(tokens)
@@ -133,7 +133,8 @@ class Codec:
             list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
 
-    def _tokens(self, text: str) -> list[int]:
+    def tokens(self, text: str) -> list[int]:
+        """The tokens of a text by itself, without a start or an end."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 

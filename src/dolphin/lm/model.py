@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError
 from dolphin.execution.eager import eager
-from dolphin.lm import answering, package
+from dolphin.lm import answering, package, patterns
 from dolphin.lm.codec import Codec, Prompt
 from dolphin.lm.reading import CachedReading, PlainReading, Reading
 from dolphin.lm.scoring import score
@@ -153,6 +153,7 @@ class LanguageModel:
         *,
         k: int = 8,
         max_new_tokens: int = 12,
+        pattern: str | None = None,
         method: Literal["beam", "sample"] = "beam",
         seed: int = 0,
         provenance: AnyProvenance | None = None,
@@ -166,6 +167,7 @@ class LanguageModel:
         *,
         k: int = 8,
         max_new_tokens: int = 12,
+        pattern: str | None = None,
         method: Literal["beam", "sample"] = "beam",
         seed: int = 0,
         provenance: AnyProvenance | None = None,
@@ -179,6 +181,7 @@ class LanguageModel:
         *,
         k: int = 8,
         max_new_tokens: int = 12,
+        pattern: str | None = None,
         method: Literal["beam", "sample"] = "beam",
         seed: int = 0,
         provenance: AnyProvenance | None = None,
@@ -196,6 +199,9 @@ class LanguageModel:
                 or by returning `OTHER`. None: the text itself, spaces included.
             k: beginnings that are followed at each length, or answers that are drawn.
             max_new_tokens: greatest length of an answer in tokens; its end is not counted.
+            pattern: a regular expression that whole answers match, such as `r"-?[0-9]+"`. Only
+                beginnings of such answers are followed; all others belong to `OTHER`. (In
+                llguidance's syntax: no look-around, no references back.)
             method: `"beam"` follows the likeliest beginnings, `"sample"` draws them.
             seed: for `"sample"`. The same seed gives the same answers.
 
@@ -209,8 +215,10 @@ class LanguageModel:
         if method not in ("beam", "sample"):
             raise InputError(f'{operation}: method is "beam" or "sample", got {method!r}.')
         strategy = Beam(k) if method == "beam" else Walkers(k, len(tokens), seed)
+        progress = None if pattern is None else self._vocabulary.start(operation, pattern)
         with torch.no_grad():
-            found = search(self._reading(tokens), strategy, self._codec.ends, max_new_tokens)
+            reading = self._reading(tokens)
+            found = search(reading, strategy, self._codec.ends, max_new_tokens, progress)
         answered = [answering.parsed(operation, own, self._codec.text, parse) for own in found]
         logs = self._found_again(operation, tokens, [own.found for own in answered])
         pairs = [own.distribution(log) for own, log in zip(answered, logs, strict=True)]
@@ -238,6 +246,10 @@ class LanguageModel:
 
     def _reading(self, prompts: list[list[int]]) -> Reading:
         return (CachedReading if self._reads_tries else PlainReading)(self.model, prompts)
+
+    @functools.cached_property
+    def _vocabulary(self) -> patterns.Vocabulary:
+        return patterns.Vocabulary("LanguageModel.answers", self._codec)
 
     @functools.cached_property
     def _reads_tries(self) -> bool:

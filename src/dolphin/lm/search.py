@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from dolphin.lm.patterns import Progress
 from dolphin.lm.reading import Reading
 
 NEGLIGIBLE = math.log(1e-9)
@@ -33,6 +34,8 @@ class Node:
     path: tuple[int, ...]
     """The numbers of the nodes from the root to this one."""
     log_prob: float
+    progress: Progress | None = None
+    """How far it matches a pattern, if there is one."""
 
 
 class Step(NamedTuple):
@@ -46,8 +49,12 @@ class Step(NamedTuple):
 class Strategy(Protocol):
     """Which tokens to follow, row by row. A strategy with a larger k follows at least the same."""
 
-    def choose(self, log_probs: Tensor, frontier: Sequence[Sequence[Node]]) -> list[list[Step]]:
-        """The next steps from log-probabilities (B, t, V) after the frontier; -inf is an end."""
+    def choose(
+        self, log_probs: Tensor, ends: Tensor, frontier: Sequence[Sequence[Node]]
+    ) -> list[list[Step]]:
+        """The next steps from log-probabilities of tokens (B, t, V) and of an end (B, t) after
+        the frontier. -inf: an end, or a token that can't follow.
+        """
         ...
 
 
@@ -62,7 +69,9 @@ class Beam:
     def __init__(self, k: int) -> None:
         self._k = k
 
-    def choose(self, log_probs: Tensor, frontier: Sequence[Sequence[Node]]) -> list[list[Step]]:
+    def choose(
+        self, log_probs: Tensor, ends: Tensor, frontier: Sequence[Sequence[Node]]
+    ) -> list[list[Step]]:
         best = log_probs.topk(min(self._k, log_probs.shape[2]), dim=2)
         values, tokens = best.values.tolist(), best.indices.tolist()
         return [
@@ -98,22 +107,30 @@ class Walkers:
         self._dice = [[random.Random(f"{seed}/{row}/{w}") for w in range(k)] for row in range(rows)]
         self._places: list[list[int | None]] = [[0] * k for _ in range(rows)]
 
-    def choose(self, log_probs: Tensor, frontier: Sequence[Sequence[Node]]) -> list[list[Step]]:
+    def choose(
+        self, log_probs: Tensor, ends: Tensor, frontier: Sequence[Sequence[Node]]
+    ) -> list[list[Step]]:
         cumulative = log_probs.double().exp().cumsum(2)
+        mass = cumulative[..., -1] + ends.double().exp()  # 1, or less where a pattern rules out
         return [
-            self._row(row, nodes, log_probs[row], cumulative[row])
+            self._row(row, nodes, log_probs[row], cumulative[row], mass[row].tolist())
             for row, nodes in enumerate(frontier)
         ]
 
     def _row(
-        self, row: int, nodes: Sequence[Node], log_probs: Tensor, cumulative: Tensor
+        self,
+        row: int,
+        nodes: Sequence[Node],
+        log_probs: Tensor,
+        cumulative: Tensor,
+        mass: list[float],
     ) -> list[Step]:
         steps: dict[tuple[int, int], int] = {}
         chosen: list[Step] = []
         for walker, place in enumerate(self._places[row]):
             if place is None:
                 continue
-            draw = self._dice[row][walker].random()
+            draw = self._dice[row][walker].random() * mass[place]
             token = int(torch.searchsorted(cumulative[place], draw, right=True))
             if token == cumulative.shape[1]:  # past all tokens that go on: an end
                 self._places[row][walker] = None
@@ -128,25 +145,35 @@ class Walkers:
 
 @torch.no_grad()
 def search(
-    reading: Reading, strategy: Strategy, ends: Sequence[int], depth: int
+    reading: Reading,
+    strategy: Strategy,
+    ends: Sequence[int],
+    depth: int,
+    progress: Progress | None = None,
 ) -> list[list[Found]]:
     """For each row every sequence of at most `depth` tokens that the strategy came by.
 
     Each beginning is also a whole answer, if an end follows; so nothing that was computed is lost.
+    `progress` is the start of a pattern: only what matches it is found, and what can't any more is
+    not followed.
     """
     batch = len(reading.logits)
-    frontier = [[Node((), (), 0.0)] for _ in range(batch)]
+    frontier = [[Node((), (), 0.0, progress)] for _ in range(batch)]
     found: list[list[Found]] = [[] for _ in range(batch)]
     logits, nodes = reading.logits, 0
     for length in range(depth + 1):
         log_probs, finals = _split(logits, ends)
-        for row, own in enumerate(frontier):
+        if progress is not None:
+            _rule_out(log_probs, finals, frontier)
+        for row, (own, last) in enumerate(zip(frontier, finals.tolist(), strict=True)):
             found[row] += [
-                Found(n.tokens, n.log_prob + e) for n, e in zip(own, finals[row], strict=False)
+                Found(n.tokens, n.log_prob + e)
+                for n, e in zip(own, last, strict=False)
+                if n.progress is None or n.progress.complete
             ]
         if length == depth:
             break
-        steps = strategy.choose(log_probs, frontier)
+        steps = strategy.choose(log_probs, finals, frontier)
         width = max(map(len, steps))
         if not width:
             break
@@ -156,23 +183,33 @@ def search(
     return found
 
 
-def _split(logits: Tensor, ends: Sequence[int]) -> tuple[Tensor, list[list[float]]]:
+def _split(logits: Tensor, ends: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Log-probabilities of tokens that go on, -inf at the ends, and of an end."""
     log_probs = logits.float().log_softmax(2)
     finals = log_probs[..., list(ends)].logsumexp(2)
     log_probs[..., list(ends)] = -torch.inf
-    return log_probs, finals.tolist()
+    return log_probs, finals
+
+
+def _rule_out(log_probs: Tensor, finals: Tensor, frontier: Sequence[Sequence[Node]]) -> None:
+    """-inf, in place, where a pattern forbids a token or an end."""
+    for row, nodes in enumerate(frontier):
+        for place, node in enumerate(nodes):
+            assert node.progress is not None
+            allowed = node.progress.allowed(log_probs.shape[2]).to(log_probs.device)
+            log_probs[row, place].masked_fill_(~allowed, -torch.inf)
+            if not node.progress.complete:
+                finals[row, place] = -torch.inf
 
 
 def _grow(frontier: Sequence[Node], steps: Sequence[Step], nodes: int) -> list[Node]:
-    return [
-        Node(
-            (*frontier[step.place].tokens, step.token),
-            (*frontier[step.place].path, nodes + number + 1),
-            step.log_prob,
-        )
-        for number, step in enumerate(steps)
-    ]
+    grown = []
+    for number, step in enumerate(steps):
+        node = frontier[step.place]
+        progress = None if node.progress is None else node.progress.after(step.token)
+        path = (*node.path, nodes + number + 1)
+        grown.append(Node((*node.tokens, step.token), path, step.log_prob, progress))
+    return grown
 
 
 def _tensors(
