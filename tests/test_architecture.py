@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +17,13 @@ SOURCES = Path(__file__).parent.parent / "src"
 # pattern that fits counts. `symbolic` knows nothing of tensors; the algebras know index lists but
 # not who uses them.
 LAYERS = [
-    ["dolphin.errors", "dolphin.settings"],
+    ["dolphin.errors", "dolphin.settings", "dolphin.display", "dolphin.display.html"],
     ["dolphin.symbolic.*"],
     ["dolphin.execution.indices", "dolphin.execution.eager", "dolphin.execution.profiling"],
     ["dolphin.provenance", "dolphin.provenance.*"],
     ["dolphin.execution.*"],
-    ["dolphin.inputs", "dolphin.reading", "dolphin.arguments"],
+    ["dolphin.input_checks", "dolphin.inputs", "dolphin.entering", "dolphin.arguments"],
+    ["dolphin.reading", "dolphin.showing", "dolphin.proofs"],
     ["dolphin.calls", "dolphin.answering", "dolphin.inference"],
     ["dolphin.operators"],
     ["dolphin.distribution"],
@@ -51,6 +54,7 @@ def layer(module: str) -> int:
     raise AssertionError(f"{module} has no layer")
 
 
+@functools.cache
 def imports(path: Path) -> list[tuple[str, str | None, bool]]:
     """(module, name, only for types) of every import, those inside functions included."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -139,3 +143,33 @@ def test_an_import_of_the_core_loads_nothing_optional():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def mapped() -> dict[str, set[str]]:
+    """The modules that the map in CONTRIBUTING.md names, by package."""
+    text = (SOURCES.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = text.partition("```\nsrc/dolphin/\n")[2].partition("src/dolphin_tasks/")[0].splitlines()
+    found: dict[str, set[str]] = {"dolphin": set()}
+    room = "dolphin"
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        room = "dolphin" if indent == 2 else room
+        names, _, rest = line.strip().partition("  ")
+        if names.endswith("/"):
+            package = f"{room}.{names[:-1]}"
+            found[package] = set(re.findall(r"\w+", rest)) if indent == 4 else set()
+            room = package if indent == 2 else room
+        elif indent <= 4:  # what is further in describes the line before
+            found[room] |= set(re.findall(r"\w+", names))
+    return found
+
+
+def test_the_map_is_the_tree():
+    """Every module of the library has its place in the map of CONTRIBUTING.md, and no other has."""
+    tree: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        package, _, last = name.rpartition(".")
+        library = package.partition(".")[0] == "dolphin" and path.name != "__init__.py"
+        if library and last != "__main__":
+            tree.setdefault(package, set()).add(last)
+    assert mapped() == tree

@@ -302,3 +302,26 @@ def test_what_is_refused():
         dl.posterior(d, d, [1])
     with pytest.raises(dl.MismatchError, match="2 targets for 1 rows"):
         dl.posterior([d], d + 1, [1, 2])
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc", "dtkp-am", "damp", "noisy-or", "viterbi"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_target_of_probability_zero_is_not_reached(name, dtype):
+    """Facts of exactly 0, as of a perception that is sure."""
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=dtype, requires_grad=True)
+    with dl.using(name):
+        a, b = (dl.Distribution(x, [0, 1]) for _ in "ab")
+        result = a + b
+        known = dl.posterior([a, b], result, [2, 2])[0]
+        torch.testing.assert_close(known, torch.tensor([[0.0, 0.0], [0.0, 1.0]], dtype=dtype))
+        given = dl.condition(a, result == 2)
+        torch.testing.assert_close(given.probs(), known)
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc", "damp", "noisy-or"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_normalized_has_gradients_at_zero(name, dtype):
+    x = torch.tensor([[1.0, 0.0]], dtype=dtype, requires_grad=True)
+    d = dl.Distribution(x, [0, 1], provenance=name).normalized()
+    (gradient,) = torch.autograd.grad(d.probs()[0, 1], x)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, 1.0]], dtype=dtype))

@@ -63,6 +63,41 @@ def test_a_row_that_meets_another_row_of_its_own_input_teaches_both(name):
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.3], [0.0, 0.2]]).double())
 
 
+@pytest.mark.parametrize("name", PROOFS)
+def test_a_stack_meets_one_of_its_parts_in_rows_of_other_parts(name):
+    """The part stands for all rows at once, and must not be taken for the row of another part."""
+    with dl.using(name):
+        a = dl.Distribution([[0.6, 0.4]], [1, 2], exclusive=False)
+        b = dl.Distribution([[0.1, 0.9]], [1, 3], exclusive=False)
+        both = dl.apply(dl.Distribution.stack([a, b, a]), a, lambda x, y: (x, y))
+    found = both.probs([(1, 1), (3, 1)])
+    torch.testing.assert_close(found, torch.tensor([[0.6, 0.0], [0.06, 0.54], [0.6, 0.0]]))
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, "boolean"])
+def test_a_sample_keeps_all_of_a_short_row_in_both_layouts(name):
+    """Impossible symbols included, which a negation makes certain."""
+    logits = torch.tensor([[0.0, -math.inf], [1.0, 0.0]])
+    with dl.using(name):
+        shared = dl.Distribution.from_logits(logits, [0, 1])
+        wide = dl.Distribution.from_rows([(range(3), [0.2, 0.3, 0.5])])
+        rows = dl.Distribution.stack([shared, wide])
+        for d in (shared, rows):
+            assert [s for s, _ in dl.sample(d, 2).row(0)] == [0, 1]
+            assert dl.negate(dl.sample(d, 2)).row(0)[1] == (1, 1.0)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_branch_that_is_not_taken_has_rows_all_the_same(name):
+    with dl.using(name):
+        one, two = dl.Distribution([[0.5]], [1]), dl.Distribution([[0.5, 0.5]] * 2, [1, 2])
+        result = dl.where(one > 5, two, one)
+        assert result.batch_size == 2
+        assert result.row(1) == [(1, pytest.approx(result.row(0)[0][1]))]
+        with pytest.raises(dl.MismatchError):
+            dl.where(dl.Distribution([[0.5]] * 3, [False]), two, one)
+
+
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
 def test_three_operands_of_which_the_last_has_more_rows(name, k):
@@ -108,6 +143,21 @@ def test_a_program_has_the_precision_of_its_inputs(name):
             probs.sum().backward()
 
 
+@pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.parametrize("several", [1, 2])
+def test_certain_operands_repeat_no_proof(name, several):
+    """Two certain symbols give each proof twice; it counts once, or P would be twice as large."""
+    with dl.using(name):
+        d = dl.Distribution([[0.3, 0.2], [0.1, 0.6]], [0, 1])
+        rows = dl.Distribution.from_rows([([0, 1], [0.3, 0.2]), ([1, 0], [0.6, 0.1])])
+        flags = dl.union(dl.Distribution.certain(5), dl.Distribution.certain(6))
+        for given in (d, rows):
+            result = dl.apply(given, *[flags] * several, lambda x, *others: x)
+            torch.testing.assert_close(result.probs([0, 1]), d.probs())
+        module = dl.trace(lambda x: dl.apply(x, flags, lambda x, flag: x), [0, 1])
+    torch.testing.assert_close(module.probs(d.probs()), d.probs())
+
+
 def test_certain_operands_fit_any_provenance():
     certain = dl.Distribution.certain(1)
     for name in SEVERAL:
@@ -148,6 +198,21 @@ def test_a_single_symbol_can_not_be_masked():
         with pytest.raises(dl.InputError, match="all logits of row"):
             dl.Distribution.from_logits(torch.tensor(rows), ["a"])
     assert dl.Distribution.from_logits([[-math.inf]], ["a"], exclusive=False).row(0) == [("a", 0.0)]
+
+
+def test_yagers_sum_of_a_tiny_number_and_nothing():
+    """In single precision 1 - (1 - 1e-8) is nothing, too."""
+    x = torch.tensor([[1e-8, 0.0]], requires_grad=True)
+    d = dl.Distribution(x, [0, 1], exclusive=False, provenance="yager")
+    dl.apply(d, lambda s: True).probs().sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([[1.0, 0.0]]))
+
+
+def test_a_sum_that_passes_one_by_more_than_rounding_is_clipped():
+    x = torch.tensor([[0.5005, 0.5]], dtype=torch.float64, requires_grad=True)
+    d = dl.Distribution(x, [0, 1], exclusive=False, provenance="damp")
+    dl.apply(d, lambda s: True).probs().sum().backward()
+    assert x.grad is not None and not x.grad.any()
 
 
 @pytest.mark.parametrize("name", SEVERAL)
@@ -192,6 +257,24 @@ def test_a_traced_program_may_have_no_result(name):
     module = dl.trace(lambda d: dl.filter(d, lambda s: s > 5), [0, 1], provenance=name)
     assert module.symbols == ()
     assert module(torch.tensor([[0.5, 0.5]])).shape == (1, 0)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_traced_program_has_the_rows_that_it_speaks_of(name):
+    module = dl.trace(lambda d: dl.union(d, dl.Distribution.certain(5, batch=2)), [0, 1],
+                      provenance=name)  # fmt: skip
+    assert module(torch.tensor([[0.5, 0.25]])).shape == (2, 3)
+    assert module(torch.tensor([[0.5, 0.25], [0.5, 0.5]])).shape == (2, 3)
+    with pytest.raises(dl.InputError, match="there are 2 rows"):
+        module(torch.full((3, 2), 0.5))
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc", "damp", "noisy-or"])
+def test_a_traced_program_has_gradients_at_0_and_1_in_single_precision(name):
+    probs = torch.tensor([[1.0, 0.0, 0.5]], requires_grad=True)
+    module = dl.trace(dl.negate, "abc", exclusive=False, provenance=name)
+    (gradient,) = torch.autograd.grad(module.probs(probs).sum(), probs)
+    torch.testing.assert_close(gradient, -torch.ones(1, 3))
 
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -92,6 +94,91 @@ def test_clipped_sums_in_stories(provenance):
     assert ("clipped sums" in kinds(report)) == (provenance == "damp")
     if provenance == "damp":
         assert len(finding(report, "clipped sums").rows) >= 4
+
+
+def test_sums_that_are_cut_inside_of_a_program():
+    """CLUTRR-4 under damp early on: passages are read right half of the time, no result is at 1."""
+    batch = clutrr_cases.batch_of(4, 4, 4, 4, 3, 2)
+    truth = torch.where(batch.truths == data.NOT_TOLD, len(RELATIONS), batch.truths)
+    noise = 0.3 * torch.randn(*truth.shape, model.CLASSES, generator=generator())
+    scores = (noise + 3.0 * torch.nn.functional.one_hot(truth, model.CLASSES)).requires_grad_()
+    assert scores.softmax(-1).gather(-1, truth[..., None]).mean().item() < 0.6
+    reports = []
+    for provenance in (dl.DAMP(), dl.DAMP(above_one="pass"), dl.get_provenance("noisy-or")):
+        with dl.using(provenance):
+            told = program.told_facts(scores.softmax(-1)[:, :-1], batch)
+        result = program.relation_asked_for(told, links=6)
+        reports.append(dl.diagnose(result, batch.answers))
+        if provenance == dl.DAMP():
+            assert result.probs().max() < 1.0
+    assert [("clipped sums" in kinds(report)) for report in reports] == [True, False, False]
+    assert re.search("inside of the program [0-9,]+ of [0-9,]+ sums", str(reports[0]))
+
+
+# Programs that somebody could have written, and what should be said of them.
+def pair_of_digits(scores, **options):
+    return dl.Distribution.each_from_logits(scores, range(10), **options)
+
+
+def shifted_digits(scores):
+    one, other = dl.Distribution.each_from_logits(scores, range(1, 11))
+    return one + other, [0, 1, 5, 18], "out of reach", "from 2 to 20"
+
+
+def certain_too_early(scores):
+    one, other = (digit.argmax() for digit in pair_of_digits(scores))
+    sums = [x + y for x, y in zip(one, other, strict=True)]
+    return dl.Distribution.certain_rows(sums), sums, "no graph", "without argmax"
+
+
+def filtered_away(scores):
+    one, other = pair_of_digits(scores)
+    kept = dl.filter(one + other, lambda total: total > 18)
+    return kept, [3, 4, 5, 6], "out of reach", "every combination was filtered away"
+
+
+def too_sure(scores):
+    one, other = pair_of_digits(1000 * scores)
+    wrong = [(x + y + 1) % 19 for x, y in zip(one.argmax(), other.argmax(), strict=True)]
+    return one + other, wrong, "contradiction", "smaller logits"
+
+
+def not_sure_enough(scores):
+    edges = dl.Distribution(
+        scores.sigmoid()[:, 0, :3] * 0.3,
+        [(0, 1), (1, 2), (2, 3)],
+        exclusive=False,
+        provenance="lukasiewicz",
+    )
+    ends = (lambda p: p[1], lambda e: e[0])
+    two = dl.apply_if(edges, edges, lambda p, e: (p[0], e[1]), on=ends)
+    return two, [(0, 2)] * 4, "contradiction", "lukasiewicz makes 0"
+
+
+def only_the_likeliest(scores):
+    one, other = (dl.sample(digit, 1) for digit in pair_of_digits(scores))
+    return one + other, [18, 18, 18, 18], "out of reach", "1 symbol"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        shifted_digits, certain_too_early, filtered_away, too_sure, not_sure_enough,
+        only_the_likeliest,
+    ],
+)  # fmt: skip
+def test_programs_it_has_not_seen(broken):
+    scores = torch.randn(4, 2, 10, generator=generator()).requires_grad_()
+    result, targets, kind, said = broken(scores)
+    report = dl.diagnose(result, targets)
+    found = finding(report, kind)
+    assert said in f"{found.text} {found.advice}"
+
+
+def test_fuzzy_results_need_not_add_up():
+    one, other = pair_of_digits(torch.randn(4, 2, 10, generator=generator()).requires_grad_(),
+                                provenance="viterbi")  # fmt: skip
+    assert "lost mass" not in kinds(dl.diagnose(one + other, [3, 4, 5, 6]))
 
 
 def test_labels_of_the_wrong_type():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -485,6 +486,48 @@ def test_what_cannot_be_meant():
         dl.program(d)  # type: ignore[call-overload]
 
 
+def test_a_loop_without_a_choice_is_noticed():
+    @dl.program
+    def stuck(coin):
+        side = dl.choose(coin)
+        while side == "tail":
+            try:
+                side = "tail"
+            except Exception:
+                side = "head"
+        return side
+
+    with (
+        dl.settings(max_seconds=1),
+        pytest.raises(dl.SizeError, match=r"stuck: .* 1 seconds .*choosing 'tail'.*max_seconds"),
+    ):
+        stuck(dl.Distribution([0.5, 0.5], ["head", "tail"]))
+
+
+def test_a_long_program_that_chooses_is_not_endless():
+    @dl.program
+    def inner(coin):
+        time.sleep(0.6)
+        return dl.choose(coin)
+
+    @dl.program
+    def outer(coin):
+        return [dl.choose(inner(coin)) for _ in range(2)] == [0, 0]
+
+    with dl.settings(max_seconds=1):
+        found = outer(dl.Distribution([0.5, 0.5], [0, 1]))
+    assert found.row(0) == [(True, 0.5), (False, 0.5)]
+
+
+def test_recursion_without_end_is_an_error_that_says_so():
+    @dl.program
+    def down(coin):
+        return 1 + down(coin)
+
+    with pytest.raises(dl.DolphinError, match=r"down: .*RecursionError"):
+        down(dl.Distribution([0.5, 0.5], [0, 1]))
+
+
 def test_programs_without_end():
     coin = dl.Distribution([0.5, 0.5], [0, 1])
 
@@ -586,3 +629,22 @@ def test_explain_names_the_program():
     switch = dl.Distribution([0.5, 0.5], [True, False], provenance=dl.TopKProofs(3))
     proof = lamp(switch).explain(True)[0]
     assert {str(fact.symbol) for fact in proof.facts} == {"True", "lamp(True) -> True"}
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "dtkp-am"])
+@pytest.mark.parametrize("layout", ["shared", "rows"])
+def test_a_program_without_a_result_belongs_to_its_inputs(name, layout):
+    x = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
+    d = dl.Distribution(x, [0, 1], exclusive=False, provenance=name)
+    if layout == "rows":
+        rows = [([0, 1], row) for row in x]
+        d = dl.Distribution.from_rows(rows, exclusive=False, provenance=name)
+
+    @dl.program
+    def never(d):
+        return dl.choose(dl.filter(d, lambda s: s > 1))
+
+    for _ in range(2):
+        result = never(d)
+        assert (result.symbols, result.batch_size, result.dtype) == ((), 2, torch.float64)
+        dl.nll_loss(result, [0, 1]).backward(retain_graph=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import dolphin as dl
 
@@ -31,9 +32,10 @@ def test_names_exist_and_are_exported(name):
 
 
 def test_the_top_level_shows_public_names_only():
-    assert set(dir(dl)) == {*dl.__all__, "__version__", "provenance"}
+    assert set(dir(dl)) == {*dl.__all__, "__version__", "lm", "provenance"}
     assert len(set(dl.__all__)) == len(dl.__all__)
-    assert all(hasattr(dl, name) for name in dl.__all__)
+    assert all(hasattr(dl, name) for name in dir(dl))
+    assert not hasattr(dl, "estimates")
 
 
 @pytest.mark.parametrize("name", CONSTRUCTORS + METHODS + PROPERTIES)
@@ -163,3 +165,16 @@ def test_subpackages_are_importable():
     import dolphin.provenance
 
     assert dolphin.provenance.DAMP is dl.DAMP
+
+
+def test_a_categorical_is_exclusive():
+    given = torch.distributions.Categorical(probs=torch.tensor([[0.3, 0.7]]))
+    assert dl.Distribution(given, "ab").row(0) == [("a", 0.3), ("b", 0.7)]
+    for exclusive in (False, [[0, 1]]):
+        with pytest.raises(dl.InputError, match="a Categorical exclude each other"):
+            dl.Distribution(given, "ab", exclusive=exclusive)
+
+
+def test_a_misspelt_provenance_is_answered_with_the_nearest_name():
+    with pytest.raises(dl.InputError, match=r"from_logits: no provenance 'exakt'.*mean 'exact'"):
+        dl.Distribution.from_logits(torch.zeros(1, 2), "ab", provenance="exakt")  # type: ignore

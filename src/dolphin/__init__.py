@@ -1,5 +1,9 @@
 """Dolphin: put an ordinary Python program behind a neural network, and train through it."""
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from dolphin.branches import where
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
@@ -11,7 +15,8 @@ from dolphin.conditioning import (
     posterior,
 )
 from dolphin.diagnosis import Diagnosis, Finding, diagnose
-from dolphin.distribution import Distribution, Fact, Proof
+from dolphin.display.drawing import Drawing, draw
+from dolphin.distribution import Distribution
 from dolphin.errors import (
     DolphinError,
     FixpointError,
@@ -39,6 +44,7 @@ from dolphin.operations import (
 )
 from dolphin.per_sample import Batched, Network, batched, network
 from dolphin.programs import choose, program
+from dolphin.proofs import Fact, Proof, Proofs
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -49,6 +55,7 @@ from dolphin.provenance import (
     using,
 )
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
+from dolphin.satisfaction import satisfaction
 from dolphin.settings import settings
 from dolphin.symbolic.chance import Weighted, weighted
 from dolphin.symbolic.purity import pure
@@ -62,6 +69,7 @@ __all__ = [
     "Diagnosis",
     "Distribution",
     "DolphinError",
+    "Drawing",
     "Exact",
     "Fact",
     "Finding",
@@ -72,6 +80,7 @@ __all__ = [
     "Network",
     "Profile",
     "Proof",
+    "Proofs",
     "Provenance",
     "SizeError",
     "SymbolError",
@@ -89,6 +98,7 @@ __all__ = [
     "condition",
     "count",
     "diagnose",
+    "draw",
     "entropy",
     "estimate",
     "exists",
@@ -114,6 +124,7 @@ __all__ = [
     "reduce",
     "register_provenance",
     "sample",
+    "satisfaction",
     "settings",
     "total",
     "trace",
@@ -124,6 +135,18 @@ __all__ = [
 ]
 
 
+_SUB_PACKAGES = ("lm", "provenance")
+
+
 def __dir__() -> list[str]:
     """The public names, and the sub-packages."""
-    return [*__all__, "__version__", "provenance"]
+    return [*__all__, "__version__", *_SUB_PACKAGES]
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one
+
+    def __getattr__(name: str) -> ModuleType:
+        """A sub-package that is imported when it is first used."""
+        if name in _SUB_PACKAGES:
+            return import_module(f"dolphin.{name}")
+        raise AttributeError(f"module 'dolphin' has no attribute {name!r}")

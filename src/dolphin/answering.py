@@ -14,10 +14,11 @@ from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Holder, Tagged
-from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates
-from dolphin.symbolic.plans import Combinations, group_rows
+from dolphin.symbolic.plans import Combinations
 from dolphin.symbolic.questions import Fold, Items, find_items, fold_of, prefixes
+from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import Symbols
 
 Function = Callable[[Any], Any]
@@ -122,7 +123,7 @@ class _Question:
         items, d = self.items, self.d
         labels = items.labels(answers, group)
         plan = group_rows(
-            items.table, labels, items.row_of_groups[group], items.rows, [np.arange(len(labels))]
+            items.table, labels, items.rows_of_groups[group], items.rows, [np.arange(len(labels))]
         )
         domain, lists = plan.domain, lists_of(plan.combinations).spelled_out()
         if lists.selection is None:
@@ -164,7 +165,7 @@ class _Question:
         Proofs are cut to the likeliest, and the negation of what is left of them would be too
         likely: there each item fails.
         """
-        if isinstance(self.algebra, TensorProvenance) or "de-morgan" in self.algebra.laws:
+        if self.algebra.numeric or "de-morgan" in self.algebra.laws:
             return self.algebra.negate(some)
         return self.conjunctions(self.fails)
 

@@ -51,6 +51,7 @@ def where(
             f"{listing(strange)}. Write a comparison, e.g. where(d == {shorten(strange[0], 20)}, "
             "yes, no)."
         )
+    _, batch = check("where", [tagged_of(each) for each in (cond, first, second)])
     parts = [
         apply(filter(cond, holds), branch, _second)
         for symbol, holds, branch in ((True, _is_true, first), (False, _is_false, second))
@@ -58,9 +59,11 @@ def where(
     ]
     if not parts:
         parts = [apply(cond, first, _second)]
+    d = tagged_of(parts[0] if len(parts) == 1 else union(*parts))
+    if d.batch < batch:  # a branch that is not taken has the rows
+        return distribution_of(_spread(d, batch))
     if len(parts) == 1:
         return parts[0]
-    d = tagged_of(union(*parts))
     exclusive = all(tagged_of(each).exclusive for each in (cond, first, second))
     return distribution_of(
         Tagged(d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant)

@@ -9,7 +9,7 @@ from dolphin.arguments import Function, operands, split
 from dolphin.errors import InputError, shorten
 from dolphin.execution.batching import combine, unite
 from dolphin.execution.tagged import Holder, Tagged
-from dolphin.symbolic.plans import Task
+from dolphin.symbolic.tasks import Task
 
 
 def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
@@ -19,7 +19,7 @@ def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
 
 
 def applied_if(
-    arguments: Sequence[Any], on: tuple[Function, Function] | None, where: Any, cache: bool
+    arguments: Sequence[Any], on: tuple[Function, ...] | None, where: Any, cache: bool
 ) -> Tagged:
     """`apply_if(d1, ..., dK, f, cond)`, or with keys to join on."""
     functions = [a for a in arguments if not isinstance(a, Holder)]
@@ -27,17 +27,18 @@ def applied_if(
     given, functions = split("apply_if", arguments, wanted)
     condition = functions[1] if len(functions) == 2 else None
     if on is not None:
-        if not isinstance(on, (tuple, list)) or len(on) != 2 or not all(map(callable, on)):
+        if not isinstance(on, (tuple, list)) or len(on) != len(given) or not all(map(callable, on)):
             got = f"{len(on)} of them" if isinstance(on, (tuple, list)) else shorten(on)
+            names = ", ".join(f"key{number}" for number in range(1, len(given) + 1))
             raise InputError(
-                f"apply_if: on= takes 2 key functions (key1, key2), one per operand, got {got}."
+                f"apply_if: on= takes {len(given)} key functions ({names}), one per operand, got "
+                f"{got}."
             )
-        if len(given) != 2:
+        if len(given) == 1:
             raise InputError(
-                f"apply_if: on= joins two distributions, got {len(given)}; use a condition, or "
-                "join them one after the other."
+                "apply_if: on= joins two distributions or more, got 1; use a condition."
             )
-        on = (on[0], on[1])
+        on = tuple(on)
     return combine(Task("apply_if", functions[0], condition, on, cache), given, where)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dolphin.arguments import operand
+from dolphin.display import html
 from dolphin.distribution import Distribution
 from dolphin.errors import shorten
 from dolphin.execution.eager import eager
@@ -18,10 +19,15 @@ from dolphin.execution.profiling import Entry, active_profile
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.damp import DAMP
+from dolphin.provenance.differentiation import cut_values
 from dolphin.provenance.numerics import flush, rounding
 from dolphin.provenance.topk import TopKProofs
 from dolphin.reading import Match, comparable, log_prob_of, matching, read_targets, target_places
 
+_COUNT_ONCE = (
+    "'dtkp-am' or 'exact', which count facts once; DAMP(above_one='pass'); a rule that derives "
+    "each result once (no cycles, no facts in both directions)"
+)
 _SHOWN = 3  # examples of each kind
 _MOST_NODES = 100_000  # of an autograd graph that are looked at
 _LITTLE_MASS = 0.5  # exclusive results that add up to less have lost the larger part
@@ -54,23 +60,33 @@ class Diagnosis:
     bytes_per_combination: int
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.batch} rows, {len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
-        ]
+        lines = [self._title()]
         for finding in self.findings:
             lines += [f"- {finding.kind}: {finding.text}", f"  try: {finding.advice}"]
+        return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
+
+    def _repr_html_(self) -> str:
+        lines = [(finding.kind, finding.text, finding.advice) for finding in self.findings]
+        head = ("finding", "what was seen", "what to try")
+        shown = html.table(head, lines, texts=3, wrap=True) if lines else ""
+        return html.heading(self._title()) + shown + html.notes(self._notes())
+
+    def _title(self) -> str:
+        return f"{self.batch} rows, {len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
+
+    def _notes(self) -> list[str]:
+        """Bounds and costs, where they are known."""
+        notes = []
         if self.bounds is not None and self.bounds[1].any():
             low, high = (bound.mean().item() for bound in self.bounds)
-            lines.append(
-                f"- the target's probability, on average: between {low:.3g} and {high:.3g}"
-            )
+            notes.append(f"the target's probability, on average: between {low:.3g} and {high:.3g}")
         for entry in self.operations:
             size = entry.combinations * self.batch * self.bytes_per_combination / 1e6
-            lines.append(
-                f"- {entry.operation} {entry.function}: {entry.combinations:,} combinations in "
+            notes.append(
+                f"{entry.operation} {entry.function}: {entry.combinations:,} combinations in "
                 f"{entry.calls} calls, about {size:.3g} MB"
             )
-        return "\n".join(lines)
+        return notes
 
 
 @eager
@@ -122,6 +138,7 @@ class _Case:
         self.d, self.targets, self.match, self.logs = d, targets, match, logs
         self.mass, self.largest = probs.sum(1), probs.max(1, initial=0.0)
         self.present = self._present()
+        self.leaves, self.cut, self.sums = _looked_through(logs)
         likely = (logs.detach() > flush(logs.dtype)).cpu().numpy()
         self.reached = self.present & likely
         self.dead = self._dead() & self.reached
@@ -139,7 +156,7 @@ class _Case:
         """Which rows pass no gradient to what the result was computed from."""
         if not self.logs.requires_grad:
             return np.zeros(self.d.batch, dtype=bool)
-        leaves = _leaves(self.logs)
+        leaves = self.leaves
         grads = torch.autograd.grad(self.logs.sum(), leaves, retain_graph=True, allow_unused=True)
         alive = np.zeros(self.d.batch, dtype=bool)
         for leaf, grad in zip(leaves, grads, strict=True):
@@ -195,31 +212,47 @@ class _Case:
             )
             found.append(Finding("out of reach", tuple(absent), text, advice))
         if contradicted:
+            why, advice = self._why_zero()
             text = (
                 f"in {len(contradicted)} of {self.d.batch} rows the target is a result, but with "
-                f"probability 0: every derivation takes two symbols that exclude each other, or a "
-                f"fact of probability 0; {self._examples(contradicted)}"
-            )
-            advice = (
-                "exclusive=False for inputs whose symbols can hold together; probabilities from "
-                "logits instead of hard zeros"
+                f"probability 0: {why}; {self._examples(contradicted)}"
             )
             found.append(Finding("contradiction", tuple(contradicted), text, advice))
         return found
 
+    def _why_zero(self) -> tuple[str, str]:
+        """Why a result that has derivations can have probability 0, and what to try."""
+        provenance = self.d.provenance
+        if isinstance(provenance, TensorProvenance):  # which doesn't know what excludes what
+            why = "every derivation takes a fact of probability 0, or a network is too sure"
+            if not isinstance(provenance, DAMP):
+                why += f", or {provenance.name} makes 0 of what is not sure enough"
+            return why, "probabilities from logits instead of hard zeros; smaller logits; 'damp'"
+        why = (
+            "every derivation takes two symbols that exclude each other, or a fact of probability 0"
+        )
+        advice = (
+            "exclusive=False for inputs whose symbols can hold together; probabilities from "
+            "logits instead of hard zeros"
+        )
+        return why, advice
+
     def _examples(self, rows: Sequence[int]) -> str:
         shown = []
         for row in rows[:_SHOWN]:
-            members = _members(self.d, row)
-            some = ", ".join(shorten(symbol, 20) for symbol in members[:_SHOWN])
             wanted = shorten(self.targets[row], 30)
-            shown.append(f"row {row} wants {wanted} of {len(members)} symbols ({some}, ...)")
+            shown.append(f"row {row} wants {wanted} of {_overview(_members(self.d, row))}")
         return "; ".join(shown)
 
     def without_gradient(self) -> list[Finding]:
-        if not self.logs.requires_grad and self.reached.any():
+        if self.d.constant or (not self.logs.requires_grad and self.reached.any()):
             text = "the result has no gradients: nothing was recorded, or its inputs are constants"
-            advice = "run the program outside of torch.no_grad(), on the network's own outputs"
+            if self.d.constant:
+                text = "the result depends on no probability: all that it was made of is certain"
+            advice = (
+                "run the program outside of torch.no_grad(), on the network's own outputs, without "
+                "argmax in between"
+            )
             return [Finding("no graph", tuple(range(self.d.batch)), text, advice)]
         found = []
         sums = self._clipped()
@@ -230,11 +263,13 @@ class _Case:
                 f"its result has no gradient (the target in {int(self.dead[rows].sum())} of them); "
                 f"the results of such a row add up to {self.mass[rows].mean():.3g} on average"
             )
-            advice = (
-                "'dtkp-am' or 'exact', which count facts once; DAMP(above_one='pass'); a rule that "
-                "derives each result once (no cycles, no facts in both directions)"
+            found.append(Finding("clipped sums", tuple(rows.tolist()), text, _COUNT_ONCE))
+        elif self.cut:
+            text = (
+                f"inside of the program {self.cut:,} of {self.sums:,} sums passed 1 and were cut "
+                "there, so that no gradient goes through them"
             )
-            found.append(Finding("clipped sums", tuple(rows.tolist()), text, advice))
+            found.append(Finding("clipped sums", tuple(range(self.d.batch)), text, _COUNT_ONCE))
         others = self.dead & ~sums
         if others.any():
             rows = np.flatnonzero(others)
@@ -249,7 +284,7 @@ class _Case:
 
     def dropped(self) -> list[Finding]:
         """Results that should add up to 1, and don't."""
-        if not self.d.exclusive or self.d.constant:
+        if not self.d.exclusive or self.d.constant or self._is_fuzzy():
             return []
         rows = np.flatnonzero(self.mass < _LITTLE_MASS)
         if not len(rows):
@@ -270,19 +305,24 @@ class _Case:
         )
         return [Finding("lost mass", tuple(rows.tolist()), text, advice)]
 
+    def _is_fuzzy(self) -> bool:
+        """Whether results needn't add up to anything."""
+        return isinstance(self.d.provenance, TensorProvenance) and not isinstance(
+            self.d.provenance, DAMP
+        )
+
     def bounds(self) -> tuple[Tensor, Tensor] | None:
         """Where results exclude each other, what is missing to 1 could all be the target's."""
-        provenance = self.d.provenance
-        fuzzy = isinstance(provenance, TensorProvenance) and not isinstance(provenance, DAMP)
-        if not self.d.exclusive or fuzzy:
+        if not self.d.exclusive or self._is_fuzzy():
             return None
         low = torch.where(torch.from_numpy(self.present), self.logs.detach().cpu().exp(), 0.0)
         rest = torch.from_numpy(1.0 - self.mass).clamp(min=0.0).to(low.dtype)
         return low, (low + rest).clamp(max=1.0)
 
 
-def _leaves(tensor: Tensor) -> list[Tensor]:
-    """The tensors at the bottom of a graph."""
+def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:
+    """The tensors at the bottom of a graph; how many sums in it were cut at 1, and of how many."""
+    cut = sums = 0
     seen: set[Any] = set()
     waiting, found = [tensor.grad_fn], []
     while waiting and len(seen) < _MOST_NODES:
@@ -290,17 +330,30 @@ def _leaves(tensor: Tensor) -> list[Tensor]:
         if node is None or node in seen:
             continue
         seen.add(node)
+        mine, all_of_them = cut_values(node)
+        cut, sums = cut + mine, sums + all_of_them
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             found.append(leaf)
         waiting.extend(following for following, _ in node.next_functions)
-    return found
+    return found, cut, sums
 
 
 def _members(d: Tagged, row: int) -> Sequence[Any]:
     domain = d.domain
     row_symbols = getattr(domain, "row", None)
     return domain.members if row_symbols is None else row_symbols(row)
+
+
+def _overview(members: Sequence[Any]) -> str:
+    """How many symbols there are, and some of them; of numbers the least and the largest."""
+    if not members:
+        return "no symbols: every combination was filtered away"
+    count = f"{len(members)} symbol{'s' * (len(members) != 1)}"
+    if all(type(symbol) in (int, float) for symbol in members):
+        return f"{count} from {shorten(min(members), 20)} to {shorten(max(members), 20)}"
+    some = ", ".join(shorten(symbol, 20) for symbol in members[:_SHOWN])
+    return f"{count} ({some}{', ...' * (len(members) > _SHOWN)})"
 
 
 def _some(rows: Sequence[int], batch: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -12,45 +12,40 @@ from torch import Tensor
 
 from dolphin import inputs
 from dolphin.arguments import operands
+from dolphin.display import html
+from dolphin.entering import input_of, tags_of
 from dolphin.errors import InputError, listing, shorten
-from dolphin.execution.batching import read_rows, settle
-from dolphin.execution.deferred import Deferred
+from dolphin.execution.batching import read_rows
 from dolphin.execution.eager import eager
-from dolphin.execution.pending import Node, Pending, Waiting, collecting
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
-from dolphin.inputs import Exclusive, Given, Kind
+from dolphin.input_checks import Exclusive
 from dolphin.operators import Operators
-from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.proofs import Fact, Proof, Proofs
+from dolphin.provenance.contract import Provenance
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.reading import Match, prob_of, read
-from dolphin.symbolic.calling import ABSENT
+from dolphin.showing import (
+    RAISE,
+    SHOWN,
+    Rows,
+    first_row,
+    likeliest_symbols,
+    members_of,
+    pairs,
+    rounded,
+    row_number,
+    row_numbers,
+    shown_rows,
+)
 from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
-Rows = int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray
-
-_RAISE: Any = object()
-_SHOWN = 5  # symbols in a repr
-
-
-class Fact(NamedTuple):
-    """One symbol of an input, as part of a proof."""
-
-    symbol: Any
-    probability: float
-    holds: bool = True
-
-
-class Proof(NamedTuple):
-    """Facts that together are enough to derive a symbol."""
-
-    probability: float
-    facts: tuple[Fact, ...]
+_SHOWN_ROWS = 3  # rows in a notebook
 
 
 class Distribution(Operators[S_co], Generic[S_co]):
@@ -88,7 +83,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         exclusive: Exclusive = True,
         provenance: AnyProvenance | None = None,
     ) -> None:
-        self._tagged = _input("Distribution", probs, symbols, exclusive, "probs", provenance)
+        self._tagged = input_of("Distribution", probs, symbols, exclusive, "probs", provenance)
 
     # -- other ways to make one --------------------------------------------------------------------
 
@@ -112,7 +107,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ('a', 0.25)
         """
         operation = "Distribution.from_logits"
-        made = _input(operation, logits, symbols, exclusive, "logits", provenance)
+        made = input_of(operation, logits, symbols, exclusive, "logits", provenance)
         return Distribution._of(made)
 
     @classmethod
@@ -135,7 +130,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         [('a', 0.2), ('b', 0.5)]
         """
         operation = "Distribution.from_log_probs"
-        made = _input(operation, log_probs, symbols, exclusive, "log_probs", provenance)
+        made = input_of(operation, log_probs, symbols, exclusive, "log_probs", provenance)
         return Distribution._of(made)
 
     @classmethod
@@ -161,7 +156,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         operation = "Distribution.each_from_logits"
         algebra = resolve(operation, provenance)
         each = inputs.read_each(operation, logits, symbols, exclusive)
-        return [Distribution._of(_tags_of(given, algebra)) for given in each]
+        return [Distribution._of(tags_of(given, algebra)) for given in each]
 
     @classmethod
     @eager
@@ -227,7 +222,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
             )
         kind = "logits" if logits else "log_probs" if log_probs else "probs"
         parts = inputs.read_rows(rows, exclusive, caches.current_table(), kind)
-        each = [Distribution._of(_tags_of(part.given, algebra)) for part in parts]
+        each = [Distribution._of(tags_of(part.given, algebra)) for part in parts]
         if len(each) == 1:
             return each[0]
         order = np.argsort([row for part in parts for row in part.rows])
@@ -286,10 +281,25 @@ class Distribution(Operators[S_co], Generic[S_co]):
         d = self._tagged
         rows = f"{d.batch} row{'s' * (d.batch != 1)}"
         try:
-            shown = _first_row(d)
+            shown = first_row(d)
         except Exception:  # for inspection, also of what can't be read
-            shown = f"[{listing(self.symbols, _SHOWN)}]"
+            shown = f"[{listing(self.symbols, SHOWN)}]"
         return f"Distribution({shown}, {rows}, {d.provenance!r})"
+
+    @eager
+    def _repr_html_(self) -> str:
+        d = self._tagged
+        try:
+            rows = shown_rows(d, _SHOWN_ROWS)
+        except Exception:  # for inspection, also of what can't be read
+            return html.heading(repr(self))
+        title = (
+            f"{d.batch} row{'s' * (d.batch != 1)}, {len(self.symbols)} symbols, {d.provenance!r}"
+        )
+        hidden = d.batch - len(rows)
+        return html.bars(
+            rows, title, f"... {hidden} more row{'s' * (hidden != 1)}" if hidden else ""
+        )
 
     def __bool__(self) -> bool:
         raise InputError(
@@ -300,11 +310,15 @@ class Distribution(Operators[S_co], Generic[S_co]):
             "d.probs(); to compare sets of symbols use d1.symbols == d2.symbols."
         )
 
-    def __iter__(self) -> Any:
-        raise InputError(
-            "iter(d): a distribution can't be iterated; use d.symbols, d.row(i), d.rows() or "
-            "d.top(k)."
-        )
+    if TYPE_CHECKING:
+        __iter__: None  # so that an editor shows a loop over a distribution red
+    else:
+
+        def __iter__(self) -> Any:
+            raise InputError(
+                "iter(d): a distribution can't be iterated; use d.symbols, d.row(i), d.rows() or "
+                "d.top(k)."
+            )
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -320,7 +334,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> d[1].row(0), d[[2, 0]].batch_size
         ([('a', 0.9), ('b', 0.1)], 2)
         """
-        chosen = _rows_of(rows, self.batch_size)
+        chosen = row_numbers(rows, self.batch_size)
         return Distribution._of(self._tagged.take_rows(chosen))
 
     @eager
@@ -394,21 +408,21 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
     @eager
     @profiled("argmax", tags=True)
-    def argmax(self, default: Any = _RAISE) -> list[Any]:
+    def argmax(self, default: Any = RAISE) -> list[Any]:
         """The likeliest symbol of each row; `default` for a row without any.
 
         >>> import dolphin as dl
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
         ['b', 'a']
         """
-        return read_rows("argmax", partial(_likeliest, default), self._tagged, id(default))
+        return read_rows("argmax", partial(likeliest_symbols, default), self._tagged, id(default))
 
     @eager
     def row(self, row: int) -> list[tuple[S_co, float]]:
         """What one row holds: `[(symbol, probability), ...]`, in the order of the symbols."""
-        row = _row_number("row", row, self.batch_size)
+        row = row_number("row", row, self.batch_size)
         d = self._tagged if self.batch_size == 1 else self[row]._tagged
-        return read_rows("row", _pairs, d, None)[0]
+        return read_rows("row", pairs, d, None)[0]
 
     @eager
     def top(self, k: int = 5) -> list[list[tuple[S_co, float]]]:
@@ -418,12 +432,16 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
         [[('b', 0.5), ('c', 0.3)]]
         """
-        rows = read_rows("top", _pairs, self._tagged, None)
+        rows = read_rows("top", pairs, self._tagged, None)
         return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
 
     @eager
-    def explain(self, symbol: Any, row: int = 0) -> list[Proof]:
+    def explain(self, symbol: Any, row: int = 0) -> Proofs:
         """The proofs behind a symbol, likeliest first, as facts with probabilities.
+
+        Those that were kept under `dtkp-*`, the ten likeliest under `exact`; under `viterbi` the
+        likeliest one, for inputs that require gradients. A list; `print` it for a tree, and a
+        notebook draws one.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
@@ -432,8 +450,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True),))
         """
         d = self._tagged
-        row = _row_number("explain", row, d.batch)
-        members = Symbols.of(_members(d, row))
+        row = row_number("explain", row, d.batch)
+        members = Symbols.of(members_of(d, row))
         place = members.index_of(symbol)
         if place < 0:
             raise InputError(
@@ -443,45 +461,11 @@ class Distribution(Operators[S_co], Generic[S_co]):
         if not d.shared:
             place += row * d.width
         proofs = d.provenance.proofs(d.tags_like(), place, row)
-        return [
-            Proof(_rounded(p), tuple(Fact(s, _rounded(prob), holds) for s, holds, prob in facts))
+        found = [
+            Proof(rounded(p), tuple(Fact(s, rounded(prob), holds) for s, holds, prob in facts))
             for p, facts in proofs
         ]
-
-
-def _likeliest(default: Any, d: Tagged, _: Sequence[None]) -> list[Any]:
-    """The likeliest symbol of each row."""
-    domain = d.domain
-    best = np.zeros(d.batch, dtype=np.int64)
-    empty = np.full(d.batch, d.width == 0)
-    if d.width:
-        ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
-        if isinstance(domain, RowSymbols):
-            absent = domain.numbers == ABSENT
-            empty = absent.all(1)
-            mask = torch.from_numpy(absent).to(ranking.device)
-            ranking = ranking.masked_fill(mask, -torch.inf)
-        best = ranking.argmax(1).cpu().numpy()
-    if empty.any() and default is _RAISE:
-        raise InputError(
-            f"argmax: row {int(empty.argmax())} has no symbols, because every combination was "
-            "filtered away. Pass argmax(default=...) to get that instead, or loosen the "
-            "condition."
-        )
-    return [
-        default if nothing else _symbol_at(domain, row, place)
-        for row, (place, nothing) in enumerate(zip(best.tolist(), empty, strict=True))
-    ]
-
-
-def _pairs(d: Tagged, _: Sequence[None]) -> list[list[tuple[Any, float]]]:
-    """Symbols with their probabilities, row by row."""
-    with torch.no_grad():
-        numbers = d.in_rows(d.provenance.probs(d.tags_like())).tolist()
-    return [
-        [(symbol, _rounded(p)) for symbol, p in zip(_members(d, row), probs, strict=False)]
-        for row, probs in enumerate(numbers)
-    ]
+        return Proofs(found, symbol)
 
 
 def distribution_of(tagged: Tagged) -> Distribution[Any]:
@@ -489,129 +473,7 @@ def distribution_of(tagged: Tagged) -> Distribution[Any]:
     return Distribution._of(tagged)
 
 
-def _input(
-    operation: str,
-    numbers: Any,
-    symbols: Any,
-    exclusive: Exclusive,
-    kind: Kind,
-    provenance: AnyProvenance | None,
-) -> Tagged:
-    """A user's input; of one sample among many, together with those of the others."""
-    algebra = resolve(operation, provenance)
-    agenda = collecting()
-    if agenda is not None and inputs.is_one_row(numbers):
-        return _input_of_sample(agenda, operation, numbers, symbols, exclusive, kind, algebra)
-    return _tags_of(inputs.read(operation, numbers, symbols, exclusive, kind), algebra)
-
-
-def _input_of_sample(
-    agenda: Waiting,
-    operation: str,
-    row: Tensor,
-    symbols: Any,
-    exclusive: Exclusive,
-    kind: Kind,
-    algebra: Provenance,
-) -> Tagged:
-    row = row if row.dim() == 1 else row[0]
-    members, groups = inputs.read_columns(operation, row, symbols, exclusive, kind)
-    info = TagInfo(row.device, 1, inputs.precision(row))
-    whole = exclusive if isinstance(exclusive, bool) else groups
-
-    def run(nodes: Sequence[Node]) -> None:
-        rows = torch.stack([_unchanged(operation, *node.payload) for node in nodes])
-        settle(nodes, _tags_of(inputs.read(operation, rows, members, whole, kind), algebra))
-
-    key = (algebra, info.device, row.dtype, members, whole, kind)
-    version = None if row.is_inference() else row._version
-    node = Node(agenda, operation, key, run, (), (row.clone() if version is None else row, version))
-    return Pending(node, algebra, info, domain=members, exclusive=len(groups) == 1)
-
-
-def _unchanged(operation: str, row: Tensor, version: int | None) -> Tensor:
-    if version is not None and row._version != version:
-        raise InputError(
-            f"{operation}: the numbers were changed in place after they were given. Inside "
-            "dolphin.batched they are read later; give a copy, numbers.clone()."
-        )
-    return row
-
-
-def _tags_of(given: Given, algebra: Provenance) -> Tagged:
-    tags = algebra.from_facts(given.facts)
-    if not isinstance(given.symbols, Symbols):
-        tags = algebra.flatten(tags, given.batch)
-    return Tagged(
-        given.symbols,
-        tags,
-        algebra,
-        given.batch,
-        exclusive=given.exclusive,
-        groups=given.facts.groups,
-    )
-
-
-def _members(d: Tagged, row: int) -> Sequence[Any]:
-    """The symbols of a row."""
-    return d.domain.members if isinstance(d.domain, Symbols) else d.domain.row(row)
-
-
-def _symbol_at(domain: Symbols | RowSymbols, row: int, place: int) -> Any:
-    if isinstance(domain, Symbols):
-        return domain[place]
-    return domain.table.symbols[domain.numbers[row, place]]
-
-
-def _first_row(d: Tagged) -> str:
-    """The likeliest symbols of the first row, with numbers where they are at hand."""
-    members = list(_members(d, 0))
-    tags = d.made.compute() if isinstance(d.made, Deferred) else d.tags_like()
-    numbers = d.provenance.glance(tags)
-    if numbers is None:
-        return f"[{listing(members, _SHOWN)}]"
-    probs = d.in_rows(numbers)[0].tolist()
-    pairs = sorted(zip(members, probs, strict=False), key=lambda pair: -pair[1])
-    shown = [f"{shorten(symbol, 40)}: {p:.3g}" for symbol, p in pairs[:_SHOWN]]
-    more = [f"... {len(members)} symbols"] if len(members) > _SHOWN else []
-    return "{" + ", ".join(shown + more) + "}"
-
-
-def _rounded(number: float) -> float:
-    return float(f"{number:.6g}")
-
-
 def _batch_size(batch: int) -> int:
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         raise InputError(f"Distribution.certain: batch must be a positive integer, got {batch!r}.")
     return batch
-
-
-def _row_number(operation: str, row: int, batch: int) -> int:
-    if not -batch <= row < batch:
-        raise InputError(f"{operation}: row {row} of a distribution with {batch} rows.")
-    return row % batch
-
-
-def _rows_of(rows: Rows, batch: int) -> np.ndarray:
-    """The numbers of the rows that are meant, checked."""
-    if isinstance(rows, slice):
-        chosen = np.arange(batch)[rows]
-    else:
-        given = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
-        if given.ndim > 1 or (given.size and given.dtype.kind not in "biu"):
-            raise InputError(
-                f"d[rows]: rows must be a number, a slice, a list of numbers or a mask of {batch} "
-                f"booleans, got {shorten(rows)}. To look symbols up use d.probs(symbols=[...])."
-            )
-        if given.dtype.kind == "b":
-            if given.shape != (batch,):
-                raise InputError(f"d[mask]: a mask of shape {given.shape} for {batch} rows.")
-            given = np.flatnonzero(given)
-        chosen = np.atleast_1d(given).astype(np.int64)
-    outside = chosen[(chosen < -batch) | (chosen >= batch)]
-    if len(outside):
-        raise InputError(f"d[rows]: row {outside[0]} of a distribution with {batch} rows.")
-    if not len(chosen):
-        raise InputError(f"d[rows]: {shorten(rows)} leaves no rows; a batch has at least one.")
-    return chosen % batch

@@ -55,12 +55,12 @@ def estimate(
 
     * "indecater": every symbol of one input with S samples of the others. Value and gradient are
       unbiased; the variance is that of the other inputs only, divided by S: for K = 1 it is exact.
-      Calls: S · ΣN_i a row at most.
+      Calls: S · ΣN_i per row at most.
     * "reinforce": the score function with the mean of the other samples as baseline. Value and
       gradient are unbiased; the variance is larger, and grows as probabilities get small. S ≥ 2.
-      Calls: S a row.
+      Calls: S per row.
     * "ised": the distinct samples, weighted with their probabilities and normalised. Biased, exact
-      once every combination was drawn, and never noisy in what it has seen. Calls: S a row.
+      once every combination was drawn, and never noisy in what it has seen. Calls: S per row.
 
     Unbiased means: over draws of the samples, for the result and for any loss that is linear in it.
     A logarithm or a square of the result is biased, the less the more samples there are.
@@ -92,7 +92,8 @@ def estimate(
     inputs = [_Input.of(d, batch, table) for d in distributions]
     drawn = [_draw(source.probs, samples, generator) for source in inputs]
     calls = {"indecater": _indecater, "reinforce": _reinforce, "ised": _ised}[method](inputs, drawn)
-    watch = Watch.of("estimate", [function], cache)
+    every = np.concatenate([source.symbols.reshape(-1) for source in inputs])
+    watch = Watch.of("estimate", [function], cache, table.changing(every))
     results = evaluate(
         "estimate",
         function,

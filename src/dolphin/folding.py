@@ -11,17 +11,21 @@ import numpy as np
 
 from dolphin.arguments import Function, operand, operands, usage
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import FixpointError, InputError, listing, shorten
+from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
 from dolphin.execution.draws import rounds
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
 from dolphin.execution.pending import Pending
+from dolphin.execution.profiling import active_profile
+from dolphin.execution.renewing import changed
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
-from dolphin.operations import apply
+from dolphin.operations import apply, union
+from dolphin.operations import filter as filter_symbols
 from dolphin.provenance.contract import Provenance, TensorProvenance
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.symbols import Symbols, SymbolTable
 
@@ -33,12 +37,29 @@ def fixpoint(
     step: Callable[[Distribution[S]], Distribution[S]],
     start: Distribution[S],
     max_iterations: int = 1000,
+    *,
+    goal: Callable[[S], bool] | None = None,
+    only_new: bool = False,
 ) -> Distribution[S]:
     """Repeat `d = step(d)` from `start` until nothing changes.
 
     It ends when a step brings no new symbols and the provenance sees no change in the tags
     (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
     only the symbols decide.
+
+    Args:
+        step: from a distribution to the next one.
+        start: the first one.
+        max_iterations: how often; then a `FixpointError` says what was still growing.
+        goal: which symbols are asked for. Others are dropped in every round, so nothing is derived
+            from them. What is asked for has the same tags as without, if its derivations need
+            only symbols that are asked for, too: paths from one vertex that grow at their
+            ends, for instance.
+        only_new: apply `step` to the symbols that are new, or have new tags, since the last round,
+            and add what follows to what is known. The result is that of all rounds over
+            everything: a last step over everything makes sure of it. Needs a step that keeps what
+            it is given and doesn't negate, and a provenance to which repetition means nothing
+            ("exact", "viterbi", "min-max", "boolean"); others are refused.
 
     >>> import dolphin as dl
     >>> edges = dl.Distribution([0.9, 0.8], [(0, 1), (1, 2)], exclusive=False)
@@ -47,6 +68,8 @@ def fixpoint(
     ...     return dl.union(edges, longer)
     >>> dl.fixpoint(grow, edges).symbols
     ((0, 1), (1, 2), (0, 2))
+    >>> dl.fixpoint(grow, edges, goal=lambda path: path[0] == 0).symbols
+    ((0, 1), (0, 2))
     """
     if isinstance(step, Distribution) or not callable(step):
         raise InputError(
@@ -60,7 +83,12 @@ def fixpoint(
             raise InputError(
                 f"fixpoint: step must return a Distribution, it returned {shorten(new)}."
             )
-        return new
+        return new if goal is None else filter_symbols(new, goal)
+
+    if goal is not None:
+        start = filter_symbols(start, goal)
+    if only_new:
+        _check_only_new(tagged_of(start).provenance)
 
     traced = traced_fixpoint(
         lambda d: tagged_of(checked(distribution_of(d))), tagged_of(start), max_iterations
@@ -69,6 +97,8 @@ def fixpoint(
         return distribution_of(traced)
     old = new = start
     with rounds() as draws:
+        if only_new:
+            old = _grown_by_what_is_new(checked, start, max_iterations, draws.start_round)
         for _ in range(max_iterations):
             draws.start_round()
             new = checked(old)
@@ -82,6 +112,42 @@ def fixpoint(
         f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
         "can't produce new symbols forever (bound a length, filter), or raise max_iterations."
     )
+
+
+_REPEATABLE = {"idempotent-add", "absorption", "distributive", "associative"}
+
+
+def _check_only_new(provenance: Provenance) -> None:
+    if not provenance.laws >= _REPEATABLE:
+        raise UnsupportedError(
+            f"fixpoint: only_new=True adds what is new to what is known, which {provenance!r} "
+            "would count again or cut differently. Leave it out, or use 'exact', 'viterbi', "
+            "'min-max' or 'boolean' as the provenance of the inputs."
+        )
+
+
+def _grown_by_what_is_new(
+    step: Callable[[Distribution[S]], Distribution[S]],
+    start: Distribution[S],
+    max_iterations: int,
+    start_round: Callable[[], None],
+) -> Distribution[S]:
+    """All that follows from `start`, by steps over what the last step brought."""
+    start_round()
+    known = step(start)
+    if not _settled(tagged_of(known), tagged_of(union(start, known))):
+        raise InputError(
+            "fixpoint: with only_new=True, step must keep what it is given: step(start) lacks "
+            "symbols of start, or has them with less. Return union(start, ...), or leave it out."
+        )
+    new = changed(tagged_of(start), tagged_of(known))
+    for _ in range(max_iterations):
+        if new is None:
+            return known
+        start_round()
+        more = union(known, step(distribution_of(new)))
+        new, known = changed(tagged_of(known), tagged_of(more)), more
+    return known
 
 
 def _settled(old: Tagged, new: Tagged) -> bool:
@@ -117,15 +183,14 @@ def _numbers_in_rows(d: Tagged, table: SymbolTable) -> np.ndarray:
 
 def _places_in_rows(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
     """Where each symbol of `before` stands in the same row of `after`; None if rows differ."""
-    if ((before != ABSENT).sum(1) != (after != ABSENT).sum(1)).any():
+    present = before != ABSENT
+    if (present.sum(1) != (after != ABSENT).sum(1)).any():
+        return None
+    matches = Matches(in_rows(before, len(before), None), Sorted(in_rows(after, len(after), None)))
+    if matches.size != present.sum():  # symbols of a row are distinct
         return None
     places = np.full(before.shape, -1, dtype=np.int64)
-    for column in range(before.shape[1]):
-        wanted = before[:, column, None]
-        hits = (after == wanted) & (wanted != ABSENT)
-        if not (hits.any(1) | (wanted[:, 0] == ABSENT)).all():
-            return None
-        places[:, column] = np.where(hits.any(1), hits.argmax(1), -1)
+    places[present] = matches.places()[1] % after.shape[1]
     return places
 
 
@@ -168,10 +233,20 @@ def reduce(
     def step(a: Distribution[Any], b: Distribution[Any]) -> Distribution[Any]:
         return apply(a, b, function, cache=cache)
 
-    exclusive = all(d.exclusive for d in given)
-    if len(each) > 2 and _folds_freely(provenance, given, exclusive):
-        while len(each) > 2:
-            each = _halved(each, step)
+    free = len(each) > 2 and _folds_freely(provenance, given, all(d.exclusive for d in given))
+    active = active_profile()
+    if active is None:
+        return _folded(each, step, free)
+    with active.part():  # of a drawing: one box
+        result = _folded(each, step, free)
+    active.made("reduce", function, given, result)
+    return result
+
+
+def _folded(each: list[Distribution[Any]], step: Function, free: bool) -> Distribution[Any]:
+    """From left to right, or as a balanced tree where the order is free."""
+    while free and len(each) > 2:
+        each = _halved(each, step)
     return functools.reduce(step, each)
 
 

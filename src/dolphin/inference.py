@@ -22,15 +22,24 @@ from torch import Tensor
 from dolphin.arguments import check_arity
 from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, to_device
+from dolphin.execution.pending import made_as, own_row
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Holder, Tagged, check
+from dolphin.execution.tagged import Holder, Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.fuzzy import MaxProduct, TruthValues
 from dolphin.provenance.logarithms import LogTags
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, flush, prob_of_log, rounding
+from dolphin.provenance.numerics import (
+    IMPOSSIBLE,
+    ZERO,
+    flush,
+    prob_of_log,
+    rounding,
+    safe_log,
+)
 from dolphin.reading import columns, log_prob_of, places_of, read_targets, target_places
 from dolphin.symbolic.calling import ABSENT
+from dolphin.symbolic.plans import RowAddress
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -45,18 +54,23 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
                 f"or dolphin.exists(d), got one with the symbol {shorten(symbol)}."
             )
     given = _of_rows(given, batch)
-    logs = _log_posteriors("condition", [d], given, [True] * batch)[0]
-    return _as_input(_of_rows(d, batch), logs, exclusive=d.exclusive)
+    probs = _posteriors("condition", [d], given, [True] * batch)[0]
+    return _as_input(_of_rows(d, batch), probs, safe_log(probs), exclusive=d.exclusive)
 
 
 @profiled("normalized", tags=True)
 def normalised(d: Tagged) -> Tagged:
     """See `normalized`."""
-    logs = d.in_rows(d.provenance.log_probs(d.tags_like()))
-    total = logs.logsumexp(1, keepdim=True)
-    possible = (logs > IMPOSSIBLE) & (total > IMPOSSIBLE)
-    logs = torch.where(possible, logs - torch.where(total > IMPOSSIBLE, total, 0.0), ZERO)
-    return _as_input(d, logs, exclusive=True)
+    tags = d.tags_like()
+    logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
+    whole = logs.logsumexp(1, keepdim=True)
+    possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
+    logs = torch.where(possible, logs - torch.where(whole > IMPOSSIBLE, whole, 0.0), ZERO)
+    # Plain numbers have gradients at 0, too; where they are all as good as 0, logarithms are left.
+    plain = whole > flush(whole.dtype)
+    shares = probs / torch.where(plain, probs.sum(1, keepdim=True), 1.0)
+    probs = torch.where(plain, shares, prob_of_log(logs))
+    return _as_input(d, probs, torch.where(plain, safe_log(shares), logs), exclusive=True)
 
 
 @profiled("expected", tags=True)
@@ -89,10 +103,9 @@ def entropy_of(d: Tagged) -> Tensor:
 def posteriors(given: Sequence[Tagged], made: Tagged, targets: Any) -> list[Tensor]:
     """See `posterior`."""
     made, wanted = _asked("posterior", given, made, targets)
-    every = _log_posteriors("posterior", given, made, wanted)
+    every = _posteriors("posterior", given, made, wanted)
     return [
-        _in_columns(_of_rows(d, made.batch), prob_of_log(logs))
-        for d, logs in zip(given, every, strict=True)
+        _in_columns(_of_rows(d, made.batch), probs) for d, probs in zip(given, every, strict=True)
     ]
 
 
@@ -129,24 +142,27 @@ def _asked(
 # -- how likely ------------------------------------------------------------------------------------
 
 
-def _log_posteriors(
+def _posteriors(
     operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
 ) -> list[Tensor]:
-    """log P(symbol | target), (B, width) for each of the given distributions."""
-    if isinstance(made.provenance, TensorProvenance):
+    """P(symbol | target), (B, width) for each of the given distributions."""
+    algebra = made.provenance
+    if isinstance(algebra, TensorProvenance):
         logs, shares = _shares(operation, given, made, wanted)
         return [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
     target = _target(made, wanted)
-    total = made.provenance.log_probs(target).view(-1, 1)
+    whole = algebra.probs(target).view(-1, 1)
+    possible = whole > 0.0  # as far as it is told from zero
     found = []
     for one in given:
         d = _of_rows(one, made.batch)
-        every = np.arange(d.batch * d.width)
-        plan = Contraction([every, every // max(1, d.width)], every, len(every))
-        joint = made.provenance.contract([_flat(d, target), target], plan)
-        logs = made.provenance.log_probs(joint).view(d.batch, d.width)
-        possible = (logs > IMPOSSIBLE) & (total > IMPOSSIBLE)
-        found.append(torch.where(possible, logs - torch.where(possible, total, 0.0), ZERO))
+        address = RowAddress(d.width)
+        every = address.every(d.batch).reshape(-1)
+        row = np.repeat(np.arange(d.batch), d.width)
+        plan = Contraction([every, row], every, len(every), address=address)
+        joint = algebra.contract([_flat(d, target), target], plan)
+        probs = algebra.probs(joint).view(d.batch, d.width)
+        found.append(torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0))
     return found
 
 
@@ -155,9 +171,8 @@ def _target(made: Tagged, wanted: Sequence[Any]) -> Tags:
     places = target_places(made, wanted)
     flat = _flat(made)
     every = np.arange(made.batch)
-    return made.provenance.select(
-        flat, Index(np.where(places < 0, -1, every * made.width + places))
-    )
+    at = RowAddress(made.width).at(every, places)
+    return made.provenance.select(flat, Index(np.where(places < 0, -1, at)))
 
 
 def _flat(d: Tagged, like: Tags | None = None) -> Tags:
@@ -209,7 +224,7 @@ def _variable(operation: str, number: int, d: Tagged) -> Tensor:
             f"{operation}: {d.provenance!r} has no gradients with respect to probabilities. Use "
             "'exact' or 'dtkp-am' as the provenance of the inputs."
         )
-    tags = d.tags
+    tags = made_as(d).tags  # what the result was computed from, also inside `batched`
     if tags is None or not tags.requires_grad:
         raise _not_recorded(operation, f"input {number}")
     return tags
@@ -226,16 +241,15 @@ def _not_recorded(operation: str, what: str) -> UnsupportedError:
 
 def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
     """The gradient with respect to logarithms."""
-    return gradient if isinstance(d.provenance, LogTags) else gradient * variable
+    return own_row(d, gradient if isinstance(d.provenance, LogTags) else gradient * variable)
 
 
 def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:
-    """log P(symbol | target) from what the target's derivatives say; see the module's docstring."""
+    """P(symbol | target) from what the target's derivatives say; see the module's docstring."""
     rows = _of_rows(d, batch)
     probs = rows.in_rows(rows.provenance.probs(rows.tags_like()))
     found = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
-    possible = (logs > IMPOSSIBLE)[:, None] & (found > 0.0)
-    return torch.where(possible, torch.where(possible, found, 1.0).log(), ZERO)
+    return torch.where((logs > flush(logs.dtype))[:, None], found, 0.0)
 
 
 def _of_groups(d: Tagged, share: Tensor) -> Tensor:
@@ -291,15 +305,20 @@ def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float)
 # -- what comes out --------------------------------------------------------------------------------
 
 
-def _as_input(d: Tagged, logs: Tensor, *, exclusive: bool) -> Tagged:
-    """The symbols of `d` with these probabilities, as an input of their own."""
+def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool) -> Tagged:
+    """The symbols of `d` with these probabilities, (B, width), as an input of their own."""
     width = d.width
     groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
-    facts = Facts(log_probs=logs.t().contiguous(), groups=groups, label=_Names(d))
+    facts = Facts(
+        log_probs=logs.t().contiguous(),
+        groups=groups,
+        label=_Names(d),
+        probs=probs.t().contiguous(),
+    )
     algebra: Provenance = d.provenance
     tags = algebra.from_facts(facts)
     if not d.shared:
-        tags = algebra.flatten(tags, d.batch)
+        tags = present_only(algebra.flatten(tags, d.batch), d)
     return Tagged(d.domain, tags, algebra, d.batch, exclusive=exclusive)
 
 

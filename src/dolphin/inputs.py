@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.errors import InputError, SymbolError, listing, shorten
-from dolphin.provenance.facts import Facts, Groups, Label
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, reading_is_free, safe_log
+from dolphin.errors import InputError, SymbolError, shorten
+from dolphin.execution.indices import to_device
+from dolphin.input_checks import (
+    ROUNDING,
+    Exclusive,
+    Kind,
+    check_masks,
+    check_values,
+    is_list,
+    listed_symbols,
+    logs_within_one,
+    read_groups,
+    read_symbols,
+    read_tensor,
+    rounding_of,
+    within_one,
+)
+from dolphin.provenance.facts import Facts, Groups, Label, all_alone
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, safe_log
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowSymbols
 from dolphin.symbolic.symbols import Symbols, SymbolTable
-
-Exclusive = bool | Sequence[Sequence[int]]
-"""Whether symbols exclude each other: all of them, none, or the columns of each of some groups."""
-
-_SLACK = 1e-4  # how far outside [0, 1] rounding may carry a probability
-_ROUNDING = 1e-3  # and how far above 1 the sum of many
-_ROUNDING_OF_HALF = 2e-2  # of numbers of half precision
 
 
 class Given(NamedTuple):
@@ -61,14 +69,11 @@ class RowLabels:
         return self.domain.table.symbols[self.domain.numbers[row, column]]
 
 
-Kind = Literal["probs", "logits", "log_probs"]
-
-
 def read(operation: str, numbers: Any, symbols: Any, exclusive: Exclusive, kind: Kind) -> Given:
     """The input of `Distribution(numbers, symbols)` and of the ways to make one from logarithms."""
     if isinstance(numbers, torch.distributions.Distribution):
         numbers, exclusive, kind = _of_torch(operation, numbers, exclusive)
-    tensor = _tensor(operation, numbers, symbols, kind)
+    tensor = read_tensor(operation, numbers, symbols, kind)
     if tensor.dim() not in (1, 2):
         instead = f"Flatten leading dimensions, e.g. {kind}.flatten(0, -2)."
         if kind == "logits" and tensor.dim() == 3:
@@ -81,7 +86,7 @@ def read(operation: str, numbers: Any, symbols: Any, exclusive: Exclusive, kind:
     members, groups = read_columns(operation, tensor, symbols, exclusive, kind)
     softmax = exclusive is True
     label = SharedLabels(members.members)
-    facts = facts_of(operation, tensor, groups, label, kind, softmax, _rounding(numbers))
+    facts = facts_of(operation, tensor, groups, label, kind, softmax, rounding_of(numbers))
     return Given(members, facts, tensor.shape[0])
 
 
@@ -92,7 +97,7 @@ def facts_of(
     label: Label,
     kind: Kind,
     softmax: bool,
-    rounding: float = _ROUNDING,
+    rounding: float = ROUNDING,
 ) -> Facts:
     """The facts of an input, from numbers (B, N) that are checked where that is free.
 
@@ -102,15 +107,15 @@ def facts_of(
     if kind == "logits":
         logs = _normalise(rows.t(), groups, softmax, masked)
         if masked:
-            _check_masks(operation, logs, groups, softmax)
+            check_masks(operation, logs, groups, softmax)
         return Facts(log_probs=logs.contiguous(), groups=groups, label=label)
     columns = rows.t().clone(memory_format=torch.contiguous_format)  # the user may write to theirs
     if kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
         logs = logs - logs.detach().clamp(min=0.0)  # what rounding carried above log 1
-        check_totals(operation, logs.detach().exp(), groups, rounding)
+        logs = logs_within_one(operation, logs, groups, rounding)
         return Facts(log_probs=logs, groups=groups, label=label)
-    check_totals(operation, columns, groups, rounding)
+    columns = within_one(operation, columns, groups, rounding)
     return Facts(log_probs=safe_log(columns), groups=groups, label=label, probs=columns)
 
 
@@ -119,7 +124,12 @@ def _of_torch(
 ) -> tuple[Tensor, Exclusive, Kind]:
     """What one of `torch.distributions` says of each symbol."""
     if isinstance(given, torch.distributions.Categorical):
-        return given.logits, exclusive, "logits"
+        if exclusive is not True:
+            raise InputError(
+                f"{operation}: the symbols of a Categorical exclude each other, all of them, so "
+                "exclusive must be True. For symbols that hold each on its own give a Bernoulli."
+            )
+        return given.logits, True, "logits"
     if isinstance(given, torch.distributions.Bernoulli):  # each symbol holds on its own
         return given.logits, False if exclusive is True else exclusive, "logits"
     raise InputError(
@@ -131,7 +141,7 @@ def _of_torch(
 
 def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -> list[Given]:
     """The input of `Distribution.each_from_logits`: checked and normalised all at once."""
-    tensor = _tensor(operation, logits, symbols, "logits")
+    tensor = read_tensor(operation, logits, symbols, "logits")
     if tensor.dim() != 3:
         raise InputError(
             f"{operation}: logits must have shape (batch, distributions, symbols), got "
@@ -142,7 +152,7 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
     each = _normalise(tensor.permute(1, 2, 0), groups, exclusive is True, masked).contiguous()
     if masked:
         for logs in each.unbind():
-            _check_masks(operation, logs, groups, exclusive is True)
+            check_masks(operation, logs, groups, exclusive is True)
     label, batch = SharedLabels(members.members), tensor.shape[0]
     return [
         Given(members, Facts(log_probs=logs, groups=groups, label=label), batch)
@@ -194,56 +204,87 @@ def read_rows(
 ) -> list[GivenRows]:
     """The input of `Distribution.from_rows`."""
     operation = "Distribution.from_rows"
-    numbers: list[np.ndarray] = []
-    values: list[Tensor] = []
-    rounding = _ROUNDING
-    for row, pair in enumerate(rows):
-        members, tensor, slack = _read_row(f"{operation}: row {row}", row, pair, kind)
-        numbers.append(members.numbers(table))
-        values.append(tensor)
-        rounding = max(rounding, slack)
-    if not values:
+    pairs = [_read_row(f"{operation}: row {row}", pair, kind) for row, pair in enumerate(rows)]
+    if not pairs:
         raise InputError(f"{operation}: got no rows; give one (symbols, probabilities) per row.")
-    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in values))
-    width = max(1, *map(len, numbers))
-    together = np.full((len(numbers), width), ABSENT, dtype=np.int64)
-    for row, number in enumerate(numbers):
-        together[row, : len(number)] = number
-    fill = 0.0 if kind == "probs" else -math.inf
-    padded = [F.pad(tensor.to(dtype), (0, width - len(tensor)), value=fill) for tensor in values]
-    structure = _groups_in_rows(operation, exclusive, list(map(len, numbers)), width)
+    rounding = max(slack for _, _, slack in pairs)
+    lengths = np.array([len(values) for _, values, _ in pairs])
+    width = max(1, int(lengths.max()))
+    together = _numbers_of_rows(operation, [symbols for symbols, _, _ in pairs], width, table)
+    padded = _padded(operation, [values for _, values, _ in pairs], width, kind)
+    structure = _groups_in_rows(operation, exclusive, lengths.tolist(), width)
     parts = []
     for own in dict.fromkeys(structure):
-        chosen = [row for row, other in enumerate(structure) if other == own]
-        domain = RowSymbols(table, together[chosen])
-        some = torch.stack([padded[row] for row in chosen])
+        chosen = [row for row, other in enumerate(structure) if other is own or other == own]
+        whole = len(chosen) == len(pairs)
+        domain = RowSymbols(table, together if whole else together[chosen])
+        some = padded if whole else padded[chosen]
         facts = _facts_of_rows(operation, some, domain, *own, kind, rounding)
         parts.append(GivenRows(Given(domain, facts, len(chosen)), chosen))
     return parts
 
 
-def _read_row(place: str, row: int, pair: Any, kind: Kind) -> tuple[Symbols, Tensor, float]:
+def _read_row(place: str, pair: Any, kind: Kind) -> tuple[list[Any], Tensor, float]:
+    """Symbols and numbers of a row, and how far rounding may carry a sum of the numbers."""
     try:
-        symbols, values = pair
+        given, numbers = pair
     except (TypeError, ValueError):
         raise InputError(
             f"{place} must be a pair (symbols, probabilities), got {shorten(pair)}."
         ) from None
-    members = read_symbols(place, symbols)
-    tensor = _tensor(place, values, symbols, kind)
-    if tensor.dim() != 1 or len(tensor) != len(members):
+    symbols = list(listed_symbols(place, given))
+    tensor = read_tensor(place, numbers, symbols, kind)
+    if tensor.dim() != 1 or len(tensor) != len(symbols):
         raise InputError(
-            f"{place} has {len(members)} symbols and {kind} of shape {tuple(tensor.shape)}. Give "
+            f"{place} has {len(symbols)} symbols and {kind} of shape {tuple(tensor.shape)}. Give "
             "one number per symbol."
         )
-    duplicate = members.first_duplicate()
-    if duplicate is not None:
+    return symbols, tensor, rounding_of(numbers)
+
+
+def _numbers_of_rows(
+    operation: str, rows: Sequence[list[Any]], width: int, table: SymbolTable
+) -> np.ndarray:
+    """The numbers of the symbols of all rows, (rows, width), `ABSENT` behind the last of a row."""
+    together = np.full((len(rows), width), ABSENT, dtype=np.int64)
+    for row, symbols in enumerate(rows):
+        try:
+            together[row, : len(symbols)] = table.numbers(symbols)
+        except SymbolError as error:
+            raise SymbolError(f"{operation}: row {row}: {error}") from None
+    equal = np.where(together == ABSENT, ABSENT, table.classes(together))
+    ordered = np.sort(equal, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != ABSENT)
+    if twice.any():
+        row = int(twice.any(1).argmax())
+        own = equal[row].tolist()
+        second = next(place for place, number in enumerate(own) if number in own[:place])
         raise InputError(
-            f"{place}: duplicate symbol {shorten(members[duplicate[1]])}. Symbols of one row must "
-            "be distinct."
+            f"{operation}: row {row}: duplicate symbol {shorten(rows[row][second])}. Symbols of "
+            "one row must be distinct."
         )
-    check_values(place, tensor, kind)
-    return members, tensor, _rounding(values)
+    return together
+
+
+def _padded(operation: str, values: Sequence[Tensor], width: int, kind: Kind) -> Tensor:
+    """The numbers of all rows, (rows, width), with an impossible one behind the last of a row."""
+    dtype = functools.reduce(torch.promote_types, {tensor.dtype for tensor in values})
+    joined = torch.cat([tensor.to(dtype) for tensor in values])
+    try:
+        check_values(operation, joined, kind)
+    except InputError:
+        for row, tensor in enumerate(values):
+            check_values(f"{operation}: row {row}", tensor, kind)
+        raise
+    lengths = np.array([len(tensor) for tensor in values])
+    if (lengths == width).all():
+        return joined.view(-1, width)
+    column = np.arange(width)
+    places = (np.cumsum(lengths) - lengths)[:, None] + column
+    places = np.where(column < lengths[:, None], places, len(joined))
+    fill = joined.new_full((1,), 0.0 if kind == "probs" else -math.inf)
+    every = to_device(places.reshape(-1), joined.device)
+    return torch.cat([joined, fill]).index_select(0, every).view(-1, width)
 
 
 def _facts_of_rows(
@@ -259,14 +300,14 @@ def _facts_of_rows(
     absent = torch.from_numpy((domain.numbers.T == ABSENT).copy()).to(columns.device)
     probs = None
     if kind == "probs":
-        check_totals(operation, columns, groups, rounding)
-        probs, logs = columns, torch.where(absent, ZERO, safe_log(columns))
+        probs = within_one(operation, columns, groups, rounding)
+        logs = torch.where(absent, ZERO, safe_log(probs))
     elif kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
-        check_totals(operation, logs.detach().exp(), groups, rounding)
+        logs = logs_within_one(operation, logs, groups, rounding)
     else:
         logs = _normalise(columns, groups, softmax, masked=True)
-        _check_masks(operation, torch.where(absent.all(0), 0.0, logs), groups, softmax)
+        check_masks(operation, torch.where(absent.all(0), 0.0, logs), groups, softmax)
     return Facts(log_probs=logs, groups=groups, label=RowLabels(domain), probs=probs)
 
 
@@ -276,87 +317,38 @@ def _groups_in_rows(
     """Which columns exclude each other in each row, and whether all of them do."""
     if isinstance(exclusive, bool):
         return [(read_groups(operation, exclusive, width), exclusive)] * len(lengths)
-    per_row = _is_list(exclusive) and any(
-        isinstance(own, bool) or (_is_list(own) and any(map(_is_list, own))) for own in exclusive
+    per_row = is_list(exclusive) and any(
+        isinstance(own, bool) or (is_list(own) and any(map(is_list, own))) for own in exclusive
     )
     if per_row and len(exclusive) != len(lengths):
         raise InputError(
             f"{operation}: exclusive has {len(exclusive)} entries for {len(lengths)} rows; give "
             "True, False or a list of groups for each row, or one for all rows."
         )
+    read: dict[Any, Groups] = {}  # of rows that say the same
     structure = []
     for row, length in enumerate(lengths):
         own = exclusive[row] if per_row else exclusive
         if own is True:  # what a row lacks can't hold, so it may as well be part of the choice
             structure.append(((tuple(range(width)),), True))
             continue
-        groups = read_groups(f"{operation}: row {row}", own, length)
-        structure.append(((*groups, *((column,) for column in range(length, width))), False))
+        same = (length, own if isinstance(own, bool) else _hashable(own))
+        groups = None if same[1] is None else read.get(same)
+        if groups is None:
+            groups = read_groups(f"{operation}: row {row}", own, length)
+            groups = (*groups, *((column,) for column in range(length, width)))
+            if same[1] is not None:
+                read[same] = groups
+        structure.append((groups, False))
     return structure
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple, range))
-
-
-def read_groups(operation: str, exclusive: Exclusive, columns: int) -> Groups:
-    """Columns that exclude each other; every column is in exactly one group."""
-    if exclusive is True:
-        return (tuple(range(columns)),)
-    if exclusive is False:
-        return tuple((column,) for column in range(columns))
+def _hashable(groups: Any) -> Hashable:
+    """Groups of columns as something that can be compared; None if they are something else."""
     try:
-        if isinstance(exclusive, str):
-            raise TypeError
-        groups = [tuple(operator.index(column) for column in group) for group in exclusive]
+        return tuple(map(tuple, groups))
     except TypeError:
-        raise InputError(
-            f"{operation}: exclusive must be True, False or a list of groups of column numbers "
-            f"such as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
-        ) from None
-    seen: set[int] = set()
-    for group in groups:
-        for column in group:
-            if not 0 <= column < columns:
-                raise InputError(
-                    f"{operation}: exclusive names column {column}, but there are {columns}."
-                )
-            if column in seen:
-                raise InputError(f"{operation}: exclusive names column {column} more than once.")
-            seen.add(column)
-    rest = [(column,) for column in range(columns) if column not in seen]
-    return tuple([group for group in groups if group] + rest)
-
-
-def _check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
-    swapped = isinstance(symbols, Tensor) and not isinstance(numbers, Tensor)
-    if swapped or isinstance(numbers, (str, range)):
-        raise InputError(
-            f"{operation}: the arguments are swapped: the first one ({shorten(numbers, 40)}) looks "
-            f"like symbols. Write {operation}({what}, symbols)."
-        )
-
-
-def _tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
-    """What a user gave as numbers, as a floating-point tensor."""
-    _check_order(operation, numbers, symbols, what)
-    if not isinstance(numbers, Tensor):
-        try:
-            numbers = torch.as_tensor(numbers, dtype=None)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"{operation}: {what} must be a tensor of numbers, got {shorten(numbers)} "
-                f"({error}). The order of arguments is {operation}({what}, symbols)."
-            ) from None
-        if numbers.dtype == torch.float64:
-            numbers = numbers.to(torch.get_default_dtype())
-    if numbers.layout != torch.strided:
-        raise InputError(f"{operation}: {what} are a sparse tensor; call .to_dense() first.")
-    if numbers.is_complex():
-        raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")
-    if not numbers.is_floating_point():
-        return numbers.to(torch.get_default_dtype())
-    return numbers if numbers.dtype in (torch.float32, torch.float64) else numbers.float()
+        return None
 
 
 def is_one_row(numbers: Any) -> bool:
@@ -364,123 +356,6 @@ def is_one_row(numbers: Any) -> bool:
     if not isinstance(numbers, Tensor) or numbers.layout != torch.strided or numbers.is_complex():
         return False
     return numbers.dim() == 1 or (numbers.dim() == 2 and numbers.shape[0] == 1)
-
-
-def precision(numbers: Tensor) -> torch.dtype:
-    """The precision of the probabilities that are made of these numbers."""
-    if not numbers.is_floating_point():
-        return torch.get_default_dtype()
-    return torch.float64 if numbers.dtype == torch.float64 else torch.float32
-
-
-def read_symbols(operation: str, symbols: Any) -> Symbols:
-    """The symbols that a user gave, in order."""
-    if isinstance(symbols, Symbols):
-        return symbols
-    if isinstance(symbols, (Tensor, np.ndarray)):
-        symbols = symbols.tolist()
-    if isinstance(symbols, (set, frozenset)):
-        raise InputError(
-            f"{operation}: symbols are a {type(symbols).__name__}, which has no order, so it is "
-            "unclear which column is whose. Give a list, e.g. sorted(symbols)."
-        )
-    try:
-        members = symbols if isinstance(symbols, range) else tuple(symbols)
-    except TypeError:
-        raise InputError(
-            f"{operation}: symbols must be a list of hashable objects, got {shorten(symbols)}."
-        ) from None
-    try:
-        return Symbols.of(members)
-    except SymbolError as error:
-        raise SymbolError(f"{operation}: {error}") from None
-
-
-def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
-    """Refuse numbers that can't be meant; whether some may be masked (a logarithm of -inf).
-
-    Only where looking at values costs no synchronisation with a device.
-    """
-    if not reading_is_free(numbers):
-        return kind != "probs"
-    if numbers.numel() == 0:
-        return False
-    if kind == "logits" and math.isfinite(numbers.detach().sum().item()):
-        return False  # the usual case: one number tells that all of them are finite
-    low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
-    if low != low or (kind == "logits" and high == torch.inf):
-        raise _not_a_number(operation, numbers, kind)
-    if kind == "logits":
-        return low == -torch.inf
-    if kind == "log_probs":
-        if high <= _SLACK:
-            return low == -torch.inf
-        raise InputError(
-            f"{operation}: logarithms of probabilities can't be positive, got values up to "
-            f"{high:.4g}. Did you mean Distribution.from_logits(logits, symbols)?"
-        )
-    if low >= -_SLACK and high <= 1.0 + _SLACK:
-        return False
-    raise InputError(
-        f"{operation}: probabilities must lie in [0, 1], got values from {low:.4g} to {high:.4g}. "
-        "Did you mean Distribution.from_logits(logits, symbols)? Otherwise apply softmax or "
-        "sigmoid first."
-    )
-
-
-def _not_a_number(operation: str, numbers: Tensor, kind: Kind) -> InputError:
-    what = "probabilities" if kind == "probs" else kind
-    bad = numbers.detach().isnan() | (numbers.detach() == torch.inf)
-    row = f", first in row {int(bad.any(-1).nonzero()[0])}" if numbers.dim() == 2 else ""
-    return InputError(
-        f"{operation}: {what} contain NaN or infinity{row}. Check the network's output and the "
-        "loss of the last step for divisions by zero and overflow."
-    )
-
-
-def _rounding(numbers: Any) -> float:
-    """How far above 1 rounding may carry the sum of numbers of this precision."""
-    half = isinstance(numbers, Tensor) and numbers.dtype in (torch.float16, torch.bfloat16)
-    return _ROUNDING_OF_HALF if half else _ROUNDING
-
-
-def check_totals(operation: str, columns: Tensor, groups: Groups, rounding: float) -> None:
-    """Refuse exclusive columns (N, rows) that add up to more than 1 in a row."""
-    if not reading_is_free(columns) or columns.numel() == 0:
-        return
-    columns = columns.detach()
-    for group in groups:
-        if len(group) == 1:
-            continue
-        whole = len(group) == len(columns)
-        totals = (columns if whole else columns[list(group)]).sum(0)
-        if totals.amax().item() <= 1.0 + rounding:
-            continue
-        row = int(totals.argmax())
-        which = "probabilities" if whole else f"probabilities of the columns {listing(group)}"
-        raise InputError(
-            f"{operation}: the {which} of row {row} add up to {totals[row].item():.4g}, but of "
-            "exclusive symbols at most one holds, so they can't pass 1. Did you mean "
-            "exclusive=False (each symbol holds on its own)? Otherwise normalise them first, "
-            "e.g. with softmax."
-        )
-
-
-def _check_masks(operation: str, logs: Tensor, groups: Groups, softmax: bool) -> None:
-    """Refuse a choice, (columns, rows) of log-probabilities, that has every column masked."""
-    if not reading_is_free(logs):
-        return
-    possible = logs.detach() > IMPOSSIBLE
-    for group in groups:
-        if len(group) == 1 and not softmax:
-            continue
-        none = ~possible[list(group)].any(0)
-        if none.any().item():
-            row = int(none.nonzero()[0])
-            raise InputError(
-                f"{operation}: all logits of row {row} are -inf, so there is nothing to choose "
-                "from. Leave at least one symbol of each row unmasked."
-            )
 
 
 def _normalise(logits: Tensor, groups: Groups, softmax: bool, masked: bool) -> Tensor:
@@ -494,7 +369,7 @@ def _normalise(logits: Tensor, groups: Groups, softmax: bool, masked: bool) -> T
         return torch.where(hidden, ZERO, logs)
     if softmax:
         return logits.log_softmax(-2)
-    if all(len(group) == 1 for group in groups):
+    if all_alone(groups, logits.shape[-2]):
         return F.logsigmoid(logits)
     parts, order = [], []
     for group in groups:

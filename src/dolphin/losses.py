@@ -1,4 +1,4 @@
-"""Losses over a distribution and one target a row, computed in log space.
+"""Losses over a distribution and one target per row, computed in log space.
 
 Which when? `nll_loss` is the likelihood of the labels: the right choice where every label can be
 reached from the start, as in sums of digits, because raising one result then lowers the others.

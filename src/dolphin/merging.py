@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import MismatchError, shorten
-from dolphin.execution.gathering import gathered
+from dolphin.execution.contractions import one_per_sample
 from dolphin.execution.pending import row_of
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import tagged_of
@@ -64,10 +64,7 @@ class _Merge:
         given = [tagged_of(value) for value in values]
         if any(d.batch != 1 for d in given):
             return distribution_of(stacked(given))
-        together = gathered([row_of(d) for d in given])
-        if together.batch != len(given):  # the same row for all samples
-            together = stacked([together] * len(given))
-        return distribution_of(together)
+        return distribution_of(one_per_sample([row_of(d) for d in given]))
 
     def _refuse(self, where: str, first: int, a: Any, second: int, b: Any) -> None:
         place = f" in result{where}" if where else ""

@@ -79,7 +79,9 @@ class Operators(Holder, Generic[S_co]):
     @overload
     def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], R], cond: Callable[[S_co, A], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], cond: Callable[[S_co, A, B], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], cond: Callable[[S_co, A, B], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
     def apply_if(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
     # fmt: on
@@ -87,7 +89,7 @@ class Operators(Holder, Generic[S_co]):
     def apply_if(
         self,
         *arguments: Any,
-        on: tuple[Function, Function] | None = None,
+        on: tuple[Function, ...] | None = None,
         where: Any = None,
         cache: bool = True,
     ) -> Distribution[Any]:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
-from dolphin.execution.batching import settle
+from dolphin.execution.contractions import settle_inputs
 from dolphin.execution.crew import Crew, SampleFailed
 from dolphin.execution.eager import eager
 from dolphin.execution.gathering import Row
-from dolphin.execution.pending import Node, Pending, collecting
+from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending, collecting
 from dolphin.execution.tagged import Tagged, tagged_of
-from dolphin.inputs import Exclusive, precision, read_symbols
+from dolphin.input_checks import Exclusive, precision, read_symbols
 from dolphin.merging import merged
 from dolphin.provenance.contract import TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
@@ -160,8 +160,8 @@ def _rows_of(d: Tagged) -> list[Tagged]:
 
 
 def _given(row: Row, domain: Symbols | None) -> Pending:
-    node = Node(_Done(), "row", None, lambda nodes: None, ())
-    node.settle(row)
+    node = Node(_Done(), _GIVEN, ())
+    node.settle(row.of, row.number)
     d = row.of
     return Pending(node, d.provenance, d.info(), domain=domain, exclusive=row.exclusive)
 
@@ -169,11 +169,16 @@ def _given(row: Row, domain: Symbols | None) -> Pending:
 class _Done:
     """Where there is nothing to wait for."""
 
+    agenda: Any = None
+
     def add(self, node: Node) -> None:
         pass
 
     def wait_for(self, node: Node) -> None:
         pass
+
+
+_GIVEN = Kind("row", lambda nodes: None, Mode.current())
 
 
 def _check_lengths(name: str, entries: Mapping[str, Sequence[Any]]) -> None:
@@ -233,20 +238,28 @@ class Network(nn.Module, Generic[S]):
         """What the network says of one input, given without a batch dimension."""
         if not inputs:
             raise InputError("network: got no input; call it with the input of one sample.")
-        agenda, algebra = collecting(), resolve("network", self.provenance)
-        if agenda is None:
+        sample, algebra = collecting(), resolve("network", self.provenance)
+        if sample is None:
             return self._read([inputs], algebra)
-        key = (id(self), algebra, tuple(map(_form, inputs)))
+        agenda = sample.agenda
+        key = ("network", id(self), id(algebra), tuple(map(_form, inputs)), id(agenda.mode()))
+        recipe = agenda.recipes.get(key)
+        if recipe is None:
+            recipe = agenda.recipes[key] = self._recipe(agenda, inputs, algebra)
         held = tuple((x, x._version if _tracked(x) else None) for x in inputs)
+        return distribution_of(Pending.of(Node(sample, recipe[0], (), held), recipe[1]))
+
+    def _recipe(self, agenda: Kinds, inputs: tuple[Any, ...], algebra: Any) -> tuple[Kind, Form]:
+        """How calls with inputs like these are written down."""
 
         def run(nodes: Sequence[Node]) -> None:
             given = [tuple(_as_given(*pair) for pair in node.payload) for node in nodes]
-            settle(nodes, tagged_of(self._read(given, algebra)))
+            settle_inputs(nodes, tagged_of(self._read(given, algebra)))
 
-        node = Node(agenda, "network", key, run, (), held)
+        key = (id(self), algebra, tuple(map(_form, inputs)))
         exclusive = self.exclusive is True or len(self.symbols) == 1
-        made = Pending(node, algebra, self._info(), domain=self.symbols, exclusive=exclusive)
-        return distribution_of(made)
+        form = agenda.form(self.symbols, algebra, self._info(), exclusive)
+        return agenda.kind("network", key, run), form
 
     def _info(self) -> TagInfo:
         """Where results will be, and how precise, as far as that can be foreseen."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import functools
+import operator
 import types
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
-
-import numpy as np
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
@@ -23,7 +20,9 @@ from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
 from dolphin.operations import apply, filter, sample, union
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.registry import resolve
+from dolphin.symbolic.argument_values import Contents, Held, UnknownError
 from dolphin.symbolic.chance import Sources, Weighted
+from dolphin.symbolic.changing import NOTHING, including
 from dolphin.symbolic.executions import (
     Execution,
     Node,
@@ -35,7 +34,6 @@ from dolphin.symbolic.executions import (
 )
 from dolphin.symbolic.identity import fingerprint
 from dolphin.symbolic.plans import caches
-from dolphin.symbolic.symbols import kind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,6 +128,10 @@ def _check_options(keep: Any, max_choices: Any) -> None:
             raise InputError(f"program: {name} must be a positive integer, got {value!r}.")
 
 
+def _never(symbol: Any) -> bool:
+    return False
+
+
 def program_of(
     function: Callable[..., Any], *, keep: int | None, max_choices: int
 ) -> Program[Any, Any]:
@@ -164,7 +166,9 @@ class Program(Generic[P, R]):
         if active is None:
             return call.result(self.keep)
         with active.operation("program", self.function):
-            return call.result(self.keep)
+            result = call.result(self.keep)
+        active.made("program", self.function, (*args, *kwargs.values()), result)
+        return result
 
 
 def _copied(distribution: Distribution[Any]) -> Distribution[Any]:
@@ -205,11 +209,13 @@ class _Call:
     ) -> Hashable | None:
         """What the program and its arguments are, but for numbers; None if that can't be told."""
         try:
-            given = _Contents(self._slot).of((args, kwargs))
+            given = Contents(self._slot).of((args, kwargs))
             own = fingerprint(function, "program", self._slot)
-        except _UnknownError:
+        except UnknownError:
             return None
-        return None if own is None else (own, given, self.max_choices)
+        changing = functools.reduce(operator.add, (d.domain.changing for d in self._known), NOTHING)
+        key = None if own is None else (own, given, self.max_choices)
+        return including(key, changing, function)
 
     def _slot(self, value: Any) -> Hashable | None:
         if isinstance(value, Program):
@@ -231,7 +237,7 @@ class _Call:
         self._programs.append(value)
         own = fingerprint(value.function, "program", self._slot)
         if own is None:
-            raise _UnknownError
+            raise UnknownError
         return ("program", own, value.keep, value.max_choices)
 
     def state(self) -> Hashable | None:
@@ -239,7 +245,7 @@ class _Call:
         if self.key is None:
             return None
         # The objects themselves: their identities stay theirs as long as the state is known.
-        return (self.key, *map(_Same, self._known), *map(_Same, self.sources.tensors))
+        return (self.key, *map(Held, self._known), *map(Held, self.sources.tensors))
 
     # -- what executions ask -----------------------------------------------------------------------
 
@@ -275,8 +281,10 @@ class _Call:
         return result, "copy" if isinstance(result.provenance, TensorProvenance) else "own"
 
     def result(self, keep: int | None) -> Distribution[Any]:
-        with executing(None):
+        if current_execution() is None:
             return distribution_of(self._explored() if keep is None else self._kept(keep))
+        with executing(None):
+            return self.result(keep)
 
     def _explored(self) -> Tagged:
         shared = all(d.shared for d in self._known)
@@ -294,6 +302,8 @@ class _Call:
         remembered = self._remembered()
         if remembered:
             self.table.programs[self.key] = tree
+        if not found and self._known:
+            return self._nothing()
         every = [self.asked(number) for number in range(len(self._known))]
         if not all(d.shared for d in self._known):
             operands = [d for number, d in enumerate(self._known) if number in self._choices]
@@ -304,6 +314,12 @@ class _Call:
         if remembered and planned is not None:
             plan = caches.plans.put(planned, plan)
         return self._run_plan(plan)
+
+    def _nothing(self) -> Tagged:
+        """No symbols, as precise as all that was given, with its rows and connected to it."""
+        with executing(None):
+            empty = (filter(distribution_of(d), _never, cache=False) for d in self._known)
+            return tagged_of(union(*empty))
 
     def _remembered(self) -> bool:
         """Whether the executions depend on symbols alone, and all symbols are known by the key."""
@@ -402,97 +418,3 @@ def _held(value: Any) -> Iterator[Tagged]:
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _held(part)
-
-
-class _Same:
-    """Equal only to the very same object, which it keeps alive."""
-
-    def __init__(self, target: Any) -> None:
-        self.target = target
-
-    def __hash__(self) -> int:
-        return id(self.target)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.target is self.target
-
-
-class _UnknownError(Exception):
-    """An argument can't be compared by content."""
-
-
-_PLAIN = (int, str, bool, bytes, type(None), complex)
-_MOST_VALUES = 2000
-_MOST_BYTES = 4096
-
-
-class _Contents:
-    """Arguments by content: values, containers and the attributes of objects, all of them."""
-
-    def __init__(self, slot: Callable[[Any], Hashable | None]) -> None:
-        self.slot = slot
-        self.left = _MOST_VALUES
-        self.seen: dict[int, int] = {}
-
-    def of(self, value: Any) -> Hashable:
-        cls = type(value)
-        if cls in _PLAIN:
-            return (cls, value)
-        if cls is float:
-            return (cls, value if value == value else "nan", kind(value))
-        known = self.slot(value)
-        if known is not None:
-            return known
-        self.left -= 1
-        if self.left < 0:
-            raise _UnknownError
-        if id(value) in self.seen:
-            return ("again", self.seen[id(value)])
-        self.seen[id(value)] = len(self.seen)
-        return self._container(value, cls) or self._value(value, cls)
-
-    def _container(self, value: Any, cls: type) -> Hashable | None:
-        if cls in (tuple, list, deque) or hasattr(cls, "_fields"):
-            return (cls, *map(self.of, value))
-        if cls in (set, frozenset):
-            return (cls, frozenset(map(self.of, value)))
-        if cls is dict:
-            return (cls, *((self.of(k), self.of(v)) for k, v in value.items()))
-        return None
-
-    def _value(self, value: Any, cls: type) -> Hashable:
-        if isinstance(value, (enum.Enum, range, type)):
-            return (cls, value)
-        if isinstance(value, (np.ndarray, np.generic)):
-            if value.nbytes > _MOST_BYTES or value.dtype.hasobject:
-                raise _UnknownError
-            return (cls, value.dtype.str, value.shape, value.tobytes())
-        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
-            own = fingerprint(value, "program", self.slot)
-            if own is None:
-                raise _UnknownError
-            return own
-        return self._object(value, cls)
-
-    def _object(self, value: Any, cls: type) -> Hashable:
-        """An object by its attributes, and by what its methods do."""
-        if cls.__module__ == "builtins" or hasattr(cls, "__getattr__"):
-            raise _UnknownError
-        attributes = dict(getattr(value, "__dict__", {}))
-        methods: list[Hashable] = []
-        for base in cls.__mro__:
-            if base is object:
-                continue
-            slots = base.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                if name not in ("__dict__", "__weakref__"):
-                    attributes[name] = getattr(value, name, None)
-            for name, method in vars(base).items():
-                function = method.fget if isinstance(method, property) else method
-                if isinstance(function, types.FunctionType):
-                    own = fingerprint(function, "program", self.slot)
-                    if own is None:
-                        raise _UnknownError
-                    methods.append((name, own))
-        own = tuple((name, self.of(attributes[name])) for name in attributes)
-        return (cls, own, tuple(methods))

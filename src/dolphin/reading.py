@@ -14,7 +14,6 @@ from torch import Tensor
 
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.batching import read_rows
-from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
@@ -22,7 +21,8 @@ from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Tags, TensorProvenance
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import Domain, caches, group_rows
+from dolphin.symbolic.plans import Domain, caches
+from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.watching import calls_of_functions
 
@@ -107,10 +107,9 @@ def _of_targets(
     places = target_places(d, targets)
     if warn and (places < 0).any():
         _warn_of_types(operation, d.domain, targets, places)
-    if isinstance(d.made, Deferred):
-        read_now = d.made.read(places)
-        if read_now is not None:
-            return read_now if logs else prob_of_log(read_now)
+    alone = d.log_probs_at(places)
+    if alone is not None:
+        return alone if logs else prob_of_log(alone)
     if d.shared and isinstance(d.provenance, TensorProvenance):
         numbers = numbers_of(d.tags_like())
         if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, without detours

@@ -23,6 +23,8 @@ class Settings:
     """Results of user functions that are remembered before the memory is started anew."""
     chunk_elements: int = 4_000_000
     """Numbers that the tag stage holds at once; larger work is done in chunks."""
+    max_seconds: int = 30
+    """Seconds that a program may run from one choice to the next before it counts as endless."""
 
 
 USUAL = Settings()
@@ -51,6 +53,7 @@ def settings(
     max_symbols: int | None = None,
     max_remembered: int | None = None,
     chunk_elements: int | None = None,
+    max_seconds: int | None = None,
     **unknown: Never,
 ) -> Iterator[Settings]:
     """Change limits for a block of code, in this thread or task only.
@@ -60,6 +63,8 @@ def settings(
         max_symbols: symbols that are numbered before the table is started anew.
         max_remembered: results of user functions that are remembered before they are forgotten.
         chunk_elements: numbers that the tag stage holds at once.
+        max_seconds: seconds that a `program` may run from one choice to the next before it counts
+            as endless.
 
     >>> import dolphin as dl
     >>> with dl.settings(max_combinations=1000) as limits:
@@ -71,6 +76,7 @@ def settings(
         "max_symbols": max_symbols,
         "max_remembered": max_remembered,
         "chunk_elements": chunk_elements,
+        "max_seconds": max_seconds,
     }
     for name in unknown:
         raise InputError(f"settings: unknown setting {name!r}; known are {sorted(given)}.")

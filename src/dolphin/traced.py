@@ -13,10 +13,11 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
-from dolphin.inputs import Exclusive, Kind, facts_of, read_groups
-from dolphin.provenance.contract import Provenance
+from dolphin.input_checks import Exclusive, Kind, read_groups
+from dolphin.inputs import facts_of
+from dolphin.provenance.contract import Evaluator, Provenance
 from dolphin.provenance.facts import Facts, Groups
-from dolphin.provenance.numerics import IMPOSSIBLE, prob_of_log
+from dolphin.provenance.numerics import IMPOSSIBLE
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.provenance.topk.encoding import code_of
 from dolphin.reading import LOG_OF_ZERO
@@ -34,13 +35,15 @@ class Traced(nn.Module):
         symbols: tuple[Any, ...],
         *,
         logits: bool,
-        evaluate: Callable[[Sequence[Facts]], Tensor] | None = None,
+        rows: int = 1,
+        evaluate: Evaluator | None = None,
     ) -> None:
         super().__init__()
         self.provenance = provenance
         self.inputs = tuple(inputs)  # symbols, groups, and whether they are one choice
         self.steps = tuple(steps)
         self.symbols = symbols
+        self.rows = rows  # of a program that says how many there are, otherwise 1
         self.kind: Kind = "logits" if logits else "probs"
         self.evaluate = evaluate  # for algebras that compile the whole program
         self._prepare(torch.device("cpu"))
@@ -59,6 +62,13 @@ class Traced(nn.Module):
 
     def forward(self, *numbers: Tensor) -> Tensor:
         """Log-probabilities (B, N) from the numbers (B, N_i) of all inputs."""
+        return self._run(numbers, logs=True)
+
+    def probs(self, *numbers: Tensor) -> Tensor:
+        """Probabilities (B, N)."""
+        return self._run(numbers, logs=False)
+
+    def _run(self, numbers: Sequence[Tensor], *, logs: bool) -> Tensor:
         facts = [
             facts_of("Traced", rows, groups, _no_label, self.kind, softmax)
             for rows, (_, groups, softmax) in zip(self._checked(numbers), self.inputs, strict=True)
@@ -66,16 +76,13 @@ class Traced(nn.Module):
         if self.evaluate is None:
             tags = [self.provenance.from_facts(each) for each in facts]
             run_steps(self.provenance, self.steps, tags)
-            logs = self.provenance.log_probs(tags[-1])
+            made = (self.provenance.log_probs if logs else self.provenance.probs)(tags[-1])
         else:
-            logs = self.evaluate(facts)
-        batch = max(each.rows for each in facts)
-        return torch.where(logs < IMPOSSIBLE, LOG_OF_ZERO, logs).t().expand(batch, -1)
-
-    def probs(self, *numbers: Tensor) -> Tensor:
-        """Probabilities (B, N)."""
-        logs = self(*numbers)
-        return prob_of_log(logs)
+            made = self.evaluate(facts, logs)
+        if logs:
+            made = torch.where(made < IMPOSSIBLE, LOG_OF_ZERO, made)
+        batch = max(self.rows, *(each.rows for each in facts))
+        return made.t().expand(batch, -1)
 
     def _checked(self, numbers: Sequence[Tensor]) -> list[Tensor]:
         if len(numbers) != len(self.inputs):
@@ -96,26 +103,33 @@ class Traced(nn.Module):
                 )
             half = rows.dtype not in (torch.float32, torch.float64)
             checked.append(rows.float() if half else rows)
-        batch = max(rows.shape[0] for rows in checked)
-        if any(rows.shape[0] not in (1, batch) for rows in checked):
-            sizes = ", ".join(str(rows.shape[0]) for rows in checked)
-            raise InputError(f"Traced: the batch sizes of the inputs don't match: {sizes}.")
+        self._check_batch([rows.shape[0] for rows in checked])
         return checked
+
+    def _check_batch(self, sizes: Sequence[int]) -> None:
+        batch = max(self.rows, *sizes)
+        if all(rows in (1, batch) for rows in (self.rows, *sizes)):
+            return
+        shown = ", ".join(map(str, sizes))
+        if self.rows > 1:
+            raise InputError(
+                f"Traced: the program says that there are {self.rows} rows (batch={self.rows}), "
+                f"and its inputs have {shown}. Leave `batch` out: a certain symbol fits any number "
+                "of rows."
+            )
+        raise InputError(f"Traced: the batch sizes of the inputs don't match: {shown}.")
 
 
 def _prepare(steps: Sequence[Step], device: torch.device) -> None:
     for _, arguments in steps:
         for argument in arguments:
-            index = argument
             if isinstance(argument, Loop):
                 argument.aligned.on(device)
                 _prepare(argument.body, device)
-            if isinstance(argument, (Contraction, Convolution)):
-                lists = argument.spelled_out()
-                lists.on(device)
-                index = lists.position
-            if isinstance(index, Index):
-                index.on(device)
+            elif isinstance(argument, (Contraction, Convolution)):
+                argument.spelled_out().prepare(device)
+            elif isinstance(argument, Index):
+                argument.on(device)
 
 
 def _no_label(column: int, row: int) -> Any:
@@ -180,7 +194,15 @@ def trace(
     evaluate = None
     if notes.shadows:
         evaluate = algebra.evaluator(notes.shadows[tags.number], stand_ins)
-    return Traced(algebra, inputs, notes.steps, d.domain.members, logits=logits, evaluate=evaluate)
+    return Traced(
+        algebra,
+        inputs,
+        notes.steps,
+        d.domain.members,
+        logits=logits,
+        rows=d.batch,
+        evaluate=evaluate,
+    )
 
 
 def _each_exclusive(exclusive: Any, inputs: int) -> list[Exclusive]:

@@ -10,6 +10,7 @@ import torch
 import dolphin as dl
 from dolphin.provenance import provenance_names
 from dolphin.provenance.registry import names_with_negation
+from same_as_the_loop import assert_same_as_the_loop
 
 
 def add(x, y):
@@ -103,37 +104,6 @@ def samples(count, seed, dtype, most=3):
         [torch.randn(choice.choice([2, 3]), dtype=dtype, requires_grad=True) for _ in range(size)]
         for size in sizes
     ]
-
-
-def weights(shape, dtype):
-    return torch.linspace(0.5, 1.5, shape.numel(), dtype=dtype).view(shape)
-
-
-def gradients(result, leaves):
-    probs = result.probs(sorted(result.symbols)) if len(result) else None
-    if probs is None or not probs.requires_grad:
-        return probs, [torch.zeros_like(leaf) for leaf in leaves]
-    loss = (probs * weights(probs.shape, probs.dtype)).sum()
-    found = torch.autograd.grad(loss, leaves, allow_unused=True)
-    found = [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
-    return probs, found
-
-
-def assert_same_as_the_loop(program, arguments, leaves, rtol, **options):
-    expected = dl.Distribution.stack(
-        [program(*each, **options) for each in zip(*arguments, strict=True)]
-    )
-    found = dl.batched(program)(*arguments, **options)
-    assert found.batch_size == len(arguments[0])
-    assert set(found.symbols) == set(expected.symbols)
-    for row in range(found.batch_size):
-        assert found[row].symbols == expected[row].symbols
-    probs, grads = gradients(found, leaves)
-    wanted, wanted_grads = gradients(expected, leaves)
-    assert probs.dtype == wanted.dtype
-    torch.testing.assert_close(probs, wanted, rtol=rtol, atol=rtol)
-    for own, other in zip(grads, wanted_grads, strict=True):
-        torch.testing.assert_close(own, other, rtol=10 * rtol, atol=10 * rtol)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])

@@ -14,9 +14,13 @@ from dolphin.execution import deferred
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Contraction, Convolution
 from dolphin.execution.tagged import tagged_of
+from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp import chains
+from dolphin.provenance.damp import provenance as damp
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
+from dolphin.provenance.topk import provenance as topk
+from dolphin.settings import current_settings
 
 
 def add(x, y):
@@ -120,6 +124,25 @@ def test_the_gradient_mode_is_that_of_the_operation():
     assert dl.get_probs(fresh).requires_grad
 
 
+@pytest.mark.parametrize("name", ["damp", "dtkp-am"])
+def test_the_settings_are_those_of_the_operation(name, monkeypatch):
+    """A chain that is written under a limit and read elsewhere is computed under that limit."""
+    seen = []
+
+    def chain(self, first, steps, *, original=Deferral.chain):
+        seen.append(current_settings().chunk_elements)
+        return original(self, first, steps)
+
+    monkeypatch.setattr(Deferral, "chain", chain)
+    monkeypatch.setattr(chains, "plain_chain", lambda *_: None)
+    d = dl.Distribution.from_logits(torch.randn(2, 3), range(3), provenance=name)
+    with dl.settings(chunk_elements=4321):
+        total = dl.apply(dl.apply(d, d, add), d, add)
+    with dl.settings(chunk_elements=99):
+        dl.get_probs(total)
+    assert seen == [4321]
+
+
 def test_a_step_that_is_used_twice_is_computed_once():
     d = dl.Distribution.from_logits(torch.randn(2, 3), range(3))
     twice = dl.apply(d, d, add)
@@ -193,7 +216,8 @@ def test_a_provenance_that_gains_nothing_does_not_wait():
 )
 def test_one_symbol_a_row_is_what_reading_all_gives(provenance, function, monkeypatch):
     """With few combinations looked at; targets that can't be reached among them."""
-    monkeypatch.setattr(type(provenance), "few", 0)
+    for module in (damp, topk):
+        monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(deferred, "_FEW_OF", 0)
     logits = torch.randn(4, 3, 6).requires_grad_()
     targets = [5, 10**6, 0, 12]
@@ -211,7 +235,7 @@ def test_one_symbol_a_row_is_what_reading_all_gives(provenance, function, monkey
 
 
 def test_one_symbol_a_row_of_operands_that_are_the_same_in_all_rows(monkeypatch):
-    monkeypatch.setattr(dl.DAMP, "few", 0)
+    monkeypatch.setattr(damp, "_FEW", 0)
     monkeypatch.setattr(deferred, "_FEW_OF", 0)
     one = dl.Distribution([0.2, 0.3, 0.5], range(3))
     many = dl.Distribution(torch.tensor([[0.1, 0.9], [0.4, 0.6]]), range(2))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import dolphin as dl
 from dolphin.errors import InputError
+from dolphin.execution.indices import Contraction
 from dolphin.provenance import (
     Boolean,
     Counting,
@@ -287,3 +289,42 @@ def test_the_best_product_is_the_maximum_of_products(chunk, monkeypatch):
             (logits * torch.arange(1.0, logits.shape[1] + 1)).sum().backward()
         found.append((logits, *(leaf.grad for leaf in leaves)))
     torch.testing.assert_close(found[0], found[1])
+
+
+def _both_precisions(probs, indices, group_of, groups):
+    """Value and gradient of a noisy-or contraction, of float32 and of float64 numbers."""
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        given = [torch.tensor(p, dtype=dtype).log().clamp(min=-69.0) for p in probs]
+        given = [logs.requires_grad_() for logs in given]
+        plan = Contraction(indices, group_of, groups)
+        out = NoisyOr().contract(given, plan)
+        weights = torch.arange(1.0, 1 + out.numel(), dtype=dtype).view_as(out)
+        grads = torch.autograd.grad((out.clamp(min=-60) * weights).sum(), given)
+        found.append([out.double(), *(grad.double() for grad in grads)])
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-12, 0.0])
+def test_noisy_or_in_plain_numbers_is_that_of_logarithms(scale):
+    generator = np.random.default_rng(0)
+    left, right = generator.uniform(size=(2, 6, 3)) * scale
+    left[0, 0] = right[0, 0] = 1.0  # certain, alone and beside others
+    left[1, :] = 1.0
+    pairs = np.array(list(itertools.product(range(6), repeat=2)))
+    group_of = generator.integers(0, 7, len(pairs))
+    group_of[0] = 7  # a group of one combination
+    plain, logs = _both_precisions([left, right], list(pairs.T), group_of, 9)
+    for one, other in zip(plain, logs, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-5, atol=1e-6)
+
+
+def test_noisy_or_in_plain_numbers_counts_one_minus_the_product():
+    probs = torch.tensor([[0.2], [0.5], [0.9]], requires_grad=True)
+    plan = Contraction([np.arange(3)], np.zeros(3, dtype=np.int64), 1)
+    out = NoisyOr().contract([probs.log()], plan).exp()
+    assert out.item() == pytest.approx(1 - 0.8 * 0.5 * 0.1)
+    (grad,) = torch.autograd.grad(out.sum(), probs, create_graph=True)
+    assert grad[:, 0].tolist() == pytest.approx([0.5 * 0.1, 0.8 * 0.1, 0.8 * 0.5])
+    (second,) = torch.autograd.grad(grad[0].sum(), probs)
+    assert second[:, 0].tolist() == pytest.approx([0.0, -0.1, -0.5], abs=1e-6)

@@ -191,3 +191,16 @@ def test_equality_and_names():
     assert TopKProofs(3) == TopKProofs(3, wmc="add-mult") != TopKProofs(3, wmc="exact")
     assert dl.get_provenance("dtkp-wmc", k=5) == TopKProofs(5, wmc="exact")
     assert repr(TopKProofs(3, wmc="exact")) == "TopKProofs(k=3, wmc='exact')"
+
+
+@pytest.mark.parametrize("wmc", ["add-mult", "exact"])
+def test_the_backward_pass_keeps_the_limits_of_the_forward_pass(wmc):
+    """What is computed again outside of the block must be the same."""
+    x = torch.rand(2, 3, dtype=torch.float64, requires_grad=True)
+    goals = []
+    for limit in (1, 4_000_000):
+        with dl.settings(chunk_elements=limit):
+            d = dl.Distribution(x, range(3), exclusive=False, provenance=dl.TopKProofs(3, wmc))
+            goals.append(dl.apply(d, d, lambda a, b: (a + b) % 3).probs()[:, 1].sum())
+    first, second = (torch.autograd.grad(goal, x)[0] for goal in goals)
+    torch.testing.assert_close(first, second)

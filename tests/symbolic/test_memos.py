@@ -42,6 +42,23 @@ def test_keys_that_collide():
     assert (memo.find([lefts + 1, rights]) == MISSING).all()
 
 
+def test_a_grid_is_given_up_and_made_again():
+    memo, expected = Memo(2), {}
+    random = np.random.default_rng(0)
+    for few, many in ((20, 20), (20, 3000), (150, 150)):
+        pairs = {(int(a) % few, int(a * few) % many) for a in random.integers(0, 10**6, 2000)}
+        if few == 150:
+            pairs = {(a, b) for a in range(few) for b in range(many)}
+        new = [pair for pair in sorted(pairs) if pair not in expected]
+        expected |= {pair: 7 * place for place, pair in enumerate(new, len(expected))}
+        results = np.array([expected[pair] for pair in new])
+        memo.add([np.array(column) for column in zip(*new, strict=True)], results)
+        known = [np.array(column) for column in zip(*expected, strict=True)]
+        assert memo.find(known).tolist() == list(expected.values())
+        assert (memo.find([known[0], known[1] + 10**5]) == MISSING).all()
+        assert (memo.find([known[0] + 10**5, known[1]]) == MISSING).all()
+
+
 def test_threads():
     memo = Memo(3)
     columns = [np.arange(5000) % 7, np.arange(5000), np.arange(5000) // 3]

@@ -9,12 +9,14 @@ import math
 import operator
 from collections import namedtuple
 from decimal import Decimal
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 import dolphin as dl
+from dolphin.symbolic.symbols import SymbolTable
 
 
 class Colour(enum.Enum):
@@ -275,3 +277,25 @@ def test_explain_names_facts():
     text = str(same.explain(True))
     for word in ("tail", "head", "0.42", "0.12"):
         assert word in text
+
+
+class _Pair(NamedTuple):
+    number: object
+    name: str
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_numbers_of_many_symbols_are_those_of_each(first):
+    """Equal symbols that are not alike have other numbers, whichever came first."""
+    alike = [(1, "a"), (True, "a"), (1.0, "a"), _Pair(1, "a"), _Pair(True, "a")]
+    table = SymbolTable()
+    known = [table.number(symbol) for symbol in alike[first:] + alike[:first]]
+    expected = dict(zip(map(repr, alike[first:] + alike[:first]), known, strict=True))
+    assert len(set(known)) == 5
+    for symbol in alike:
+        for symbols in ([symbol], [symbol, symbol], [(2, "b"), symbol], [symbol, 3]):
+            numbers = table.numbers(symbols)
+            assert numbers.tolist() == [table.number(each) for each in symbols]
+        assert table.numbers([symbol]).tolist() == [expected[repr(symbol)]]
+    assert table.numbers([]).tolist() == []
+    assert len(set(table.classes(table.numbers(alike)).tolist())) == 1

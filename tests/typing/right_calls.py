@@ -49,6 +49,14 @@ assert_type(digits.map(float), Distribution[float])
 assert_type(dl.apply(digits, digits, add, where=[True], cache=False), Distribution[int])
 assert_type(dl.apply_if(digits, digits, add, lambda x, y: x < y), Distribution[int])
 assert_type(dl.apply_if(digits, digits, add, on=(str, str)), Distribution[int])
+assert_type(
+    dl.apply_if(digits, digits, digits, lambda x, y, z: x + y + z, on=(str, str, str)),
+    Distribution[int],
+)
+assert_type(
+    dl.fixpoint(lambda d: d, digits, goal=lambda x: x > 1, only_new=True), Distribution[int]
+)
+assert_type(dl.satisfaction(dl.exists(digits), "some", p=4), torch.Tensor)
 assert_type(digits.apply_if(digits, add, lambda x, y: x < y), Distribution[int])
 assert_type(dl.filter(digits, is_even), Distribution[int])
 assert_type(digits.filter(is_even), Distribution[int])
@@ -73,7 +81,7 @@ assert_type(digits.log_probs([1, 0]), torch.Tensor)
 assert_type(digits.prob_of([1]), torch.Tensor)
 assert_type(digits.row(0), list[tuple[int, float]])
 assert_type(digits.top(2), list[list[tuple[int, float]]])
-assert_type(digits.explain(1), list[dl.Proof])
+assert_type(digits.explain(1), dl.Proofs)
 assert_type(digits.dtype, torch.dtype)
 assert_type(dl.nll_loss(digits, [1], weight={1: 2.0}, ignore=-1), torch.Tensor)
 assert_type(dl.bce_loss(digits, torch.tensor([1]), reduction="none"), torch.Tensor)
@@ -95,3 +103,48 @@ def program(x: Distribution[Any], y: Distribution[Any]) -> Distribution[Any]:
 
 
 assert_type(dl.trace(program, range(3), range(3), logits=True), dl.Traced)
+
+# Programs, chance and questions.
+net = torch.nn.Linear(2, 2)
+transitions = torch.eye(2).requires_grad_()
+
+
+@dl.batched
+def for_one(image: torch.Tensor) -> Distribution[int]:
+    return Distribution.from_logits(image, [0, 1])
+
+
+@dl.program
+def answer(x: Distribution[int], y: Distribution[str]) -> str:
+    return dl.choose(y) if dl.choose(x) else "none"
+
+
+@dl.program(keep=3)
+def likeliest(x: Distribution[int]) -> int:
+    return dl.choose(x)
+
+
+def step(state: int) -> dl.Weighted[int]:
+    return dl.weighted({0: transitions[state, 0], 1: 0.5})
+
+
+assert_type(answer(digits, letters), Distribution[str])
+assert_type(likeliest(digits), Distribution[int])
+dl.network(net, [0, 1])
+for_one([probs[0], probs[0]])
+digits.map(step)
+assert_type(dl.where(digits == 1, digits, digits), Distribution[int])
+assert_type(dl.where(torch.tensor([True]), digits, digits), Distribution[int])
+assert_type(dl.exists(digits, is_even), Distribution[bool])
+assert_type(dl.forall(digits, is_even), Distribution[bool])
+assert_type(dl.count(digits), Distribution[int])
+dl.count(digits, is_even, by=str)
+dl.total(digits, value=float)
+dl.maximum(digits, key=abs, by=is_even)
+assert_type(dl.condition(digits, digits == 1), Distribution[int])
+assert_type(digits.normalized(), Distribution[int])
+assert_type(dl.expected(digits, float), torch.Tensor)
+assert_type(dl.entropy(digits), torch.Tensor)
+assert_type(dl.posterior([digits], digits + digits, [1]), list[torch.Tensor])
+dl.most_likely([digits], digits + digits, [1])
+assert_type(dl.diagnose(digits, [1]), dl.Diagnosis)

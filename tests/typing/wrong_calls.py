@@ -28,6 +28,8 @@ digits.apply(add, digits)  # wrong
 digits.apply(digits)  # wrong
 dl.apply_if(digits, digits, add)  # wrong
 dl.apply_if(digits, digits, less, add, on=str)  # wrong
+dl.fixpoint(lambda d: d, digits, goal=lambda x, y: True)  # wrong
+dl.satisfaction(dl.exists(digits), "any")  # wrong
 digits.apply_if(digits, add)  # wrong
 dl.filter(less, digits)  # wrong
 dl.filter(digits)  # wrong
@@ -55,3 +57,58 @@ Distribution.certain(3, batch="two")  # wrong
 dl.nll_loss(digits, [1], reduction="avg")  # wrong
 dl.bce_loss(digits)  # wrong
 dl.trace(digits, range(3))  # wrong
+dl.aply(digits, digits, add)  # wrong
+dl.estimation  # wrong
+digits[1.5]  # wrong
+digits["a"]  # wrong
+digits.to(3)  # wrong
+digits.top("all")  # wrong
+digits.row()  # wrong
+digits.explain()  # wrong
+digits.log_prob()  # wrong
+digits.prob_of()  # wrong
+digits.argmax(1, 2)  # wrong
+digits.sample(k="3")  # wrong
+digits.negate(amongst=[0])  # wrong
+digits.normalised()  # wrong
+Distribution.stack(digits)  # wrong
+Distribution.from_rows([([0], [1.0])], logit=True)  # wrong
+Distribution.from_log_prob(probs, [0, 1])  # wrong
+Distribution.each_from_logits(probs)  # wrong
+Distribution.certain_rows(3)  # wrong
+dl.get_probs(digits, symbol=[0])  # wrong
+dl.get_logits(probs)  # wrong
+dl.get_tags([digits])  # wrong
+dl.nll_loss(digits, [1], weights=[1.0])  # wrong
+dl.nll_loss(digits, [1], ignored=None)  # wrong
+dl.settings(max_symbols="many")  # wrong
+dl.settings(10)  # wrong
+dl.settings(max_iterations=3)  # wrong
+dl.register_provenance(dl.DAMP)  # wrong
+dl.batched(3)  # wrong
+dl.batched(digits)  # wrong
+dl.network(digits, [0, 1])  # wrong
+dl.program(keep="all")  # wrong
+dl.program(digits)  # wrong
+dl.choose(3)  # wrong
+dl.weighted(3)  # wrong
+dl.weighted({"a": "b"})  # wrong
+dl.where(3, digits, digits)  # wrong
+dl.where(digits == 1, digits)  # wrong
+dl.exists(digits, "even")  # wrong
+dl.forall(digits)  # wrong
+dl.count(digits, key=str)  # wrong
+dl.total(digits, value="number")  # wrong
+dl.maximum(digits, by="key")  # wrong
+dl.minimum([digits])  # wrong
+dl.condition(digits)  # wrong
+dl.condition(digits, 3)  # wrong
+dl.expected(digits, values=float)  # wrong
+dl.entropy(probs)  # wrong
+dl.posterior(digits, [1])  # wrong
+dl.most_likely([digits], digits)  # wrong
+dl.diagnose(digits)  # wrong
+dl.estimate(digits, digits)  # wrong
+dl.profile(3)  # wrong
+dl.pure()  # wrong
+list(digits)  # wrong

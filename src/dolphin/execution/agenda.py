@@ -3,56 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
-from dolphin.execution.pending import Node, Pending
+from dolphin.execution.pending import Form, Kind, Mode, Node, Pending, Run
 from dolphin.execution.profiling import active_profile
-
-
-class _Kind:
-    """Nodes with the same key."""
-
-    __slots__ = ("depths", "left", "ready")
-
-    def __init__(self) -> None:
-        self.ready: list[Node] = []
-        self.left = 0  # nodes that have not run
-        self.depths = 0  # their depths together
+from dolphin.execution.tagged import Tagged
+from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.symbolic.symbols import Symbols
 
 
 class Agenda:
-    """Nodes of all samples. Those that are ready and have the same key run as one.
+    """Nodes of all samples. Those that are ready and of the same kind run as one.
 
     Of the kinds of nodes that are ready the one runs first whose nodes, ready or not, need the
     fewest steps before them: what comes early waits for nothing, what comes late waits until more
     of its kind are ready. (The rule of dynamic batching in DyNet: Neubig, Goldberg and Dyer, 2017.)
     """
 
-    def __init__(self) -> None:
-        self._kinds: dict[Hashable, _Kind] = {}
-        self._ready: dict[_Kind, None] = {}  # kinds of which some are ready, in order
+    def __init__(self, size: int) -> None:
+        self.size = size  # samples
+        self._given: dict[int, tuple[int, Any]] = {}  # facts from outside by id: bit, and itself
+        self._kinds: dict[Hashable, Kind] = {}
+        self._modes: dict[Mode, Mode] = {}
+        self._forms: dict[Hashable, Form] = {}
+        self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
+        self.recipes: dict[Hashable, Any] = {}
         self.failed: list[Node] = []
+
+    def kind(self, name: str, key: Hashable, run: Run) -> Kind:
+        """The kind of nodes with this name and key, in the present mode."""
+        mode = self.mode()
+        whole = (name, key, id(mode))
+        known = self._kinds.get(whole)
+        if known is None:
+            known = self._kinds[whole] = Kind(name, run, mode)
+        return known
+
+    def mode(self) -> Mode:
+        """The present mode; one object for all that are equal."""
+        mode = Mode.current()
+        return self._modes.setdefault(mode, mode)
+
+    def form(
+        self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool
+    ) -> Form:
+        """The form of rows of which this is known; it keeps alive what it is known by."""
+        key = (id(domain), id(provenance), info.device, info.dtype, exclusive)
+        known = self._forms.get(key)
+        if known is None:
+            known = self._forms[key] = Form(domain, provenance, info, exclusive)
+        return known
 
     def add(self, node: Node) -> None:
         """Write a node down; it becomes ready when all operands are there."""
         for d in node.operands:
             if isinstance(d, Pending):
                 before = d.node
+                node.facts |= before.facts or self._facts_given(before)
                 if before.depth >= node.depth:
                     node.depth = before.depth + 1
                 if not before.done:
-                    before.dependents.append(node)
+                    if before.dependents is None:
+                        before.dependents = [node]
+                    else:
+                        before.dependents.append(node)
                     node.blockers += 1
-        kind = self._kinds.get(node.key)
-        if kind is None:
-            kind = self._kinds[node.key] = _Kind()
-        node.kind = kind
+            else:
+                node.facts |= self.bits_of(d)
+        if not node.operands:
+            node.facts = 1 << (2 * node.sample.count_input())
+        kind = node.kind
         kind.left += 1
         kind.depths += node.depth
         if not node.blockers:
             self._make_ready(node)
         active = active_profile()
         if active is not None:
-            active.asked(node.name)
+            active.asked(kind.name)
+
+    def _facts_given(self, node: Node) -> int:
+        if node.source is not None:
+            node.facts = self.bits_of(node.source)
+        return node.facts
+
+    def bits_of(self, d: Tagged) -> int:
+        """Which inputs a distribution from outside speaks of, where its algebra can tell."""
+        bits = 0
+        if d.provenance.spreads and not d.certain:
+            for facts in d.provenance.facts_in(d.tags):
+                bit, _ = self._given.setdefault(id(facts), (2 * len(self._given) + 1, facts))
+                bits |= 1 << bit
+        return bits
 
     def _make_ready(self, node: Node) -> None:
         kind = node.kind
@@ -83,10 +124,10 @@ class Agenda:
             return
         active = active_profile()
         if active is not None:
-            active.ran(nodes[0].name)
-        with nodes[0].mode.entered():
+            active.ran(nodes[0].kind.name)
+        with nodes[0].kind.mode.entered():
             try:
-                nodes[0].run(nodes)
+                nodes[0].kind.run(nodes)
             except Exception as error:
                 self._find_out(nodes, error)
 
@@ -95,7 +136,7 @@ class Agenda:
         for node in nodes:
             if len(nodes) > 1:
                 try:
-                    node.run([node])
+                    node.kind.run([node])
                     continue
                 except Exception as own:
                     error = own
@@ -103,11 +144,11 @@ class Agenda:
             self.failed.append(node)
 
     def _release(self, node: Node) -> None:
-        for dependent in node.dependents:
+        for dependent in node.dependents or ():
             dependent.blockers -= 1
             if not dependent.blockers:
                 self._make_ready(dependent)
-        node.dependents = []
+        node.dependents = None
 
 
 def _error_of_operands(node: Node) -> BaseException | None:

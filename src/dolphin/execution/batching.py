@@ -13,60 +13,62 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from dolphin.execution import run, selecting
+from dolphin.execution.contractions import operand_of, run_contractions, settle, spread_out
 from dolphin.execution.entries import Watch
-from dolphin.execution.gathering import Row, gathered, with_shared_symbols
-from dolphin.execution.indices import Contraction, lists_of
-from dolphin.execution.pending import Node, Pending, Waiting, collecting
+from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, collecting
 from dolphin.execution.profiling import active_profile
 from dolphin.execution.steady import steady
-from dolphin.execution.tagged import Tagged, like_of
+from dolphin.execution.tagged import Tagged
 from dolphin.execution.tracing import Notes
-from dolphin.provenance.contract import Provenance, TagInfo, TensorProvenance
+from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import negates
-from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.identity import key_of
-from dolphin.symbolic.plans import (
-    Plan,
-    RowAddress,
-    Rows,
-    RowSymbols,
-    Task,
-    caches,
-    make_plan,
-    union_plan,
-)
+from dolphin.symbolic.executions import current_execution
+from dolphin.symbolic.identity import key_of, lasting
+from dolphin.symbolic.planning import make_plan, union_plan
+from dolphin.symbolic.plans import Plan, RowAddress, Rows
 from dolphin.symbolic.symbols import Symbols
-
-_WORTH_A_RUN = 2048  # combinations with one plan for which a run of their own costs less
+from dolphin.symbolic.tasks import Task
 
 
 class _Common(NamedTuple):
     """What the operands of a sample's operation have in common."""
 
-    agenda: Waiting
+    sample: Waiting
     provenance: Provenance
     info: TagInfo
 
     def key(self, *more: Hashable) -> Hashable:
         return (self.provenance, self.info.device, self.info.dtype, *more)
 
+    def node(
+        self,
+        name: str,
+        key: Hashable,
+        run: Run,
+        operands: Sequence[Tagged],
+        payload: Any = None,
+    ) -> Node:
+        kind = self.sample.agenda.kind(name, self.key(key), run)
+        return Node(self.sample, kind, operands, payload)
 
-class _Block(NamedTuple):
-    """What a sample's contraction is in a contraction of many."""
 
+class _Recipe(NamedTuple):
+    """How an operation was written down, to be repeated for others with the same key."""
+
+    kind: Kind
     plan: Plan
-    provenance: Provenance
+    taking_part: tuple[bool, ...] | None  # which operands have tags; None: all of them
+    form: Form
 
 
 def _common(operands: Sequence[Tagged]) -> _Common | None:
     """None where an operation runs at once: not in a sample, or not on single rows of one kind."""
-    agenda = collecting()
-    if agenda is None:
+    sample = collecting()
+    if sample is None:
         return None
     provenance: Provenance | None = None
     info: TagInfo | None = None
@@ -87,7 +89,7 @@ def _common(operands: Sequence[Tagged]) -> _Common | None:
         info = own
     if provenance is None or info is None or isinstance(provenance, Notes):
         return None
-    return _Common(agenda, provenance, info)
+    return _Common(sample, provenance, info)
 
 
 def _known(d: Tagged) -> Symbols | None:
@@ -98,9 +100,42 @@ def _known(d: Tagged) -> Symbols | None:
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     """What a task makes of its operands."""
-    common = _common(operands) if where is None else None
-    if common is None:
+    sample = collecting()
+    if sample is None or where is not None:
         return run.combine(task, operands, where)
+    key = _recipe_key(sample, task, operands)
+    recipe = None if key is None else sample.agenda.recipes.get(key)
+    if recipe is None:
+        return _combine_anew(task, operands, key)
+    taking_part = recipe.taking_part
+    if taking_part is not None:
+        operands = [d for d, takes_part in zip(operands, taking_part, strict=True) if takes_part]
+    return Pending.of(Node(sample, recipe.kind, operands, recipe.plan), recipe.form)
+
+
+def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hashable | None:
+    """What decides how a combination is written down, where that can be told at a glance.
+
+    With it writing an operation down takes a third of the time.
+    """
+    if active_profile() is not None or current_execution() is not None:
+        return None
+    function, condition = lasting(task.function), lasting(task.condition)
+    if function is None or condition is None or task.on is not None:
+        return None
+    agenda = sample.agenda
+    forms: list[Hashable] = []
+    for d in operands:
+        if not isinstance(d, Pending):
+            return None
+        forms.append(d.form(agenda))
+    return (id(agenda.mode()), task.operation, function, condition, task.cache, *forms)
+
+
+def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) -> Tagged:
+    common = _common(operands)
+    if common is None:
+        return run.combine(task, operands, None)
     domains = [_known(d) for d in operands]
     if None in domains:
         return _combine_later(common, task, operands)
@@ -109,17 +144,15 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     if plan.draws is not None:  # chance: the facts of each row are made when it runs
         return _combine_later(common, task, operands)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
-    block = _Block(plan, common.provenance)
-    key = common.key(len(taking_part))
-    node = Node(common.agenda, "combine", key, _run_contractions, taking_part, block)
+    agenda = common.sample.agenda
+    kind = agenda.kind("combine", common.key(len(taking_part)), run_contractions)
     assert isinstance(plan.domain, Symbols)
-    return Pending(
-        node,
-        common.provenance,
-        common.info,
-        domain=plan.domain,
-        exclusive=all(d.exclusive for d in operands),
-    )
+    exclusive = all(d.exclusive for d in operands)
+    form = agenda.form(plan.domain, common.provenance, common.info, exclusive)
+    if key is not None:
+        chosen = tuple(not skip for skip in skipped)
+        agenda.recipes[key] = _Recipe(kind, plan, None if all(chosen) else chosen, form)
+    return Pending.of(Node(common.sample, kind, taking_part, plan), form)
 
 
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
@@ -142,8 +175,8 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
         task = task._replace(function=held[0], condition=held[1], on=on)
     if identity is None:
         identity = tuple(map(id, functions))
-    key = common.key(task.operation, identity, task.cache, len(operands))
-    node = Node(common.agenda, task.operation, key, _run_combinations, operands, task)
+    key = (identity, task.cache, len(operands))
+    node = common.node(task.operation, key, _run_combinations, operands, task)
     exclusive = all(d.exclusive for d in operands)
     result = Pending(node, common.provenance, common.info, exclusive=exclusive)
     if changing:
@@ -161,8 +194,7 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     if None not in domains:
         addresses = [RowAddress(len(own), per_row=False) for own in domains if own is not None]
         domain = union_plan("union", domains, Rows(1, addresses)).domain  # type: ignore[arg-type]
-    key = common.key(len(operands))
-    node = Node(common.agenda, "union", key, _run_unions, operands)
+    node = common.node("union", len(operands), _run_unions, operands)
     return Pending(node, common.provenance, common.info, domain=domain)
 
 
@@ -182,7 +214,7 @@ def rowwise(
     common = _common([d])
     if common is None:
         return operation(d)
-    node = Node(common.agenda, name, common.key(key), _run_rowwise, [d], operation)
+    node = common.node(name, key, _run_rowwise, [d], operation)
     return Pending(node, common.provenance, common.info, domain=domain, exclusive=exclusive)
 
 
@@ -197,7 +229,7 @@ def read_rows(
     common = _common([d]) if isinstance(d, Pending) and not d.node.done else None
     if common is None:
         return reader(d, [argument] * d.batch)
-    node = Node(common.agenda, name, common.key(key), _run_readers, [d], (reader, argument))
+    node = common.node(name, key, _run_readers, [d], (reader, argument))
     return [node.wait().value]
 
 
@@ -229,144 +261,23 @@ def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) 
 # -- running many as one ---------------------------------------------------------------------------
 
 
-def settle(nodes: Sequence[Node], result: Tagged) -> None:
-    """Each node gets its row of the result."""
-    for number, node in enumerate(nodes):
-        node.settle(Row(result, number if result.batch > 1 else 0, result.exclusive))
-
-
-def _operand(nodes: Sequence[Node], place: int) -> Tagged:
-    return gathered([node.row_of(place) for node in nodes])
-
-
-def _spread(d: Tagged, batch: int) -> Tagged:
-    """One row that is the same for all, as this many rows."""
-    return d if d.batch == batch else d.take_rows(np.zeros(batch, dtype=np.int64))
-
-
 def _run_combinations(nodes: Sequence[Node]) -> None:
     task: Task = nodes[0].payload
-    operands = [_operand(nodes, place) for place in range(len(nodes[0].operands))]
+    operands = [operand_of(nodes, place) for place in range(len(nodes[0].operands))]
     settle(nodes, run.combine(task, operands, None))
 
 
 def _run_unions(nodes: Sequence[Node]) -> None:
-    settle(nodes, run.unite([_operand(nodes, at) for at in range(len(nodes[0].operands))]))
+    settle(nodes, run.unite([operand_of(nodes, at) for at in range(len(nodes[0].operands))]))
 
 
 def _run_rowwise(nodes: Sequence[Node]) -> None:
-    settle(nodes, nodes[0].payload(_operand(nodes, 0)))
+    settle(nodes, nodes[0].payload(operand_of(nodes, 0)))
 
 
 def _run_readers(nodes: Sequence[Node]) -> None:
     reader = nodes[0].payload[0]
-    rows = _spread(_operand(nodes, 0), len(nodes))
+    rows = spread_out(operand_of(nodes, 0), len(nodes))
     values = reader(rows, [node.payload[1] for node in nodes])
     for node, value in zip(nodes, values, strict=True):
-        node.settle(None, value)
-
-
-def _run_contractions(nodes: Sequence[Node]) -> None:
-    by_plan: dict[int, list[Node]] = {}
-    for node in nodes:
-        by_plan.setdefault(id(node.payload.plan), []).append(node)
-    mixed: list[Node] = []
-    for some in by_plan.values():
-        work = len(some) * lists_of(some[0].payload.plan.combinations).combinations
-        if len(by_plan) == 1 or work >= _WORTH_A_RUN:
-            _run_shared(some)
-        else:
-            mixed += some
-    if mixed:
-        _run_mixed(mixed)
-
-
-def _run_shared(nodes: Sequence[Node]) -> None:
-    """One plan for all: rows of a batch whose symbols are shared."""
-    plan, provenance = nodes[0].payload
-    operands = []
-    for place in range(len(nodes[0].operands)):
-        domain = _known(nodes[0].operands[place])
-        assert domain is not None
-        operands.append(with_shared_symbols(_operand(nodes, place), domain))
-    like = like_of(operands)
-    tags = run.run(plan, [d.tags_like(like) for d in operands], provenance)
-    batch = max(d.batch for d in operands)
-    settle(nodes, Tagged(plan.domain, tags, provenance, batch))
-
-
-def _run_mixed(nodes: Sequence[Node]) -> None:
-    """Plans of their own: each is a block of one contraction."""
-    provenance = nodes[0].payload.provenance
-    if isinstance(provenance, TensorProvenance):
-        tags, starts = _pooled(nodes)
-    else:
-        tags, starts = _side_by_side(nodes)
-    width = max(1, *(len(node.payload.plan.domain) for node in nodes))
-    table = caches.current_table()
-    numbers = np.full((len(nodes), width), ABSENT, dtype=np.int64)
-    for number, node in enumerate(nodes):
-        domain = node.payload.plan.domain
-        numbers[number, : len(domain)] = domain.numbers(table)
-    whole = _blocks([node.payload.plan for node in nodes], starts, width)
-    domain = RowSymbols(table, numbers)
-    made = run.run_lists(whole, tags, provenance)
-    settle(nodes, Tagged(domain, made, provenance, len(nodes)))
-
-
-def _blocks(plans: Sequence[Plan], starts: Sequence[np.ndarray], width: int) -> Contraction:
-    """One contraction of all: row r has `plans[r]`, on tags from starts[operand][r] on."""
-    places: dict[int, list[int]] = {}
-    for place, plan in enumerate(plans):
-        places.setdefault(id(plan), []).append(place)
-    indices: list[list[np.ndarray]] = [[] for _ in starts]
-    group_of = []
-    for rows in places.values():
-        contraction = lists_of(plans[rows[0]].combinations).spelled_out()
-        for collected, index, start in zip(indices, contraction.indices, starts, strict=True):
-            collected.append((start[rows][:, None] + index).reshape(-1))
-        group_of.append((np.array(rows)[:, None] * width + contraction.group_of).reshape(-1))
-    joined = [np.concatenate(parts) for parts in indices]
-    return Contraction(joined, np.concatenate(group_of), len(plans) * width)
-
-
-def _pooled(nodes: Sequence[Node]) -> tuple[list[Any], list[np.ndarray]]:
-    """The tags of all operands in one pool of numbers, and where each row's begin in it."""
-    rows = [[node.row_of(at) for node in nodes] for at in range(len(nodes[0].operands))]
-    wanted: dict[int, tuple[Tagged, set[int]]] = {}
-    for row in (row for some in rows for row in some):
-        wanted.setdefault(id(row.of), (row.of, set()))[1].add(row.number)
-    like = like_of([source for source, _ in wanted.values()])
-    pool, begin, at = [], {}, 0
-    for key, (source, numbers) in wanted.items():
-        kept = sorted(numbers)
-        few = 2 * len(kept) < source.batch
-        part = source.take_rows(np.array(kept, dtype=np.int64)) if few else source
-        place = {number: n for n, number in enumerate(kept)} if few else None
-        flat, address = part.flat_tags(like)
-        begin[key] = (at, address, place)
-        pool.append(flat)
-        at += address.size(part.batch)
-    starts = []
-    for some in rows:
-        start = []
-        for row in some:
-            first, address, place = begin[id(row.of)]
-            number = row.number if place is None else place[row.number]
-            start.append(first + address.at(number, 0))
-        starts.append(np.array(start, dtype=np.int64))
-    provenance = nodes[0].payload.provenance
-    together = provenance.concat(pool) if len(pool) > 1 else pool[0]
-    return [together] * len(rows), starts
-
-
-def _side_by_side(nodes: Sequence[Node]) -> tuple[list[Any], list[np.ndarray]]:
-    """The tags of each operand, row after row, and where each row's begin."""
-    operands = [_operand(nodes, at) for at in range(len(nodes[0].operands))]
-    like = like_of(operands)
-    tags, starts = [], []
-    for d in operands:
-        flat, address = _spread(d, len(nodes)).flat_tags(like)
-        tags.append(flat)
-        starts.append(address.at(np.arange(len(nodes)), 0))
-    return tags, starts
+        node.settle(None, value=value)

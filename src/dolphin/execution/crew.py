@@ -51,14 +51,22 @@ class _Gate:
 class _Sample:
     """A sample that is running: writes its operations down and waits for them."""
 
+    __slots__ = ("_inputs", "agenda", "crew", "number")
+
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number = crew, number
+        self.agenda = crew.agenda
+        self._inputs = 0
+
+    def count_input(self) -> int:
+        """The number of one more input of this sample."""
+        self._inputs += 1
+        return self._inputs - 1
 
     def add(self, node: Node) -> None:
         if self.crew.cancelled:
             raise Cancelled
-        node.sample = self.number
-        self.crew.agenda.add(node)
+        self.agenda.add(node)
 
     def wait_for(self, node: Node) -> None:
         self.crew.park(node)
@@ -69,7 +77,7 @@ class Crew:
 
     def __init__(self, program: Callable[..., Any], samples: Sequence[tuple[tuple, dict]]) -> None:
         self.program, self.samples = program, samples
-        self.agenda = Agenda()
+        self.agenda = Agenda(len(samples))
         self.results: list[Any] = [None] * len(samples)
         self.cancelled = self.over = False
         self._next = 0
@@ -102,7 +110,7 @@ class Crew:
         return self.results
 
     def _raise(self) -> None:
-        failures = [(n.sample, n.error) for n in self.agenda.failed if not n.raised]
+        failures = [(n.sample.number, n.error) for n in self.agenda.failed if not n.raised]
         if self._error is not None:
             failures.append(self._error)
         if failures:

@@ -1,14 +1,18 @@
-"""Tags that are not computed until they are read.
+"""Contractions that are deferred until their result is read: the one place that knows of them.
 
 A fold over many operands makes tags that only the next step reads: a provenance that can compute
-such a chain at once gets it at once, when the last of them is read. And where only one symbol per
+such a chain at once gets it at once, when the last result is read. And where only one symbol per
 row is read, the label's, only its combinations are made in the last step. Results are the same:
 a chain is computed with the settings and the gradient mode in force when it was written.
+
+`defer` decides, `Deferred.compute` and `Deferred.read` read. A provenance takes part with one
+method, `Provenance.deferral`.
 """
 
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +20,8 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import Contraction, IndexLists
-from dolphin.provenance.contract import Tags
+from dolphin.execution.profiling import active_profile
+from dolphin.provenance.contract import Deferral, Tags
 from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowAddress
 
@@ -24,18 +29,33 @@ if TYPE_CHECKING:
     from dolphin.execution.tagged import Tagged
 
 _LONGEST = 32  # steps of a chain
-_FEW_OF = 32  # few combinations are at most one in so many
+_FEW_OF = 32  # few combinations are at most one in this many
+
+
+def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
+    """The result of a contraction, not computed yet; None where it is better computed now."""
+    if len(operands) != 2 or lists.sizes is None or active_profile() is not None:
+        return None
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        return None
+    first, second = operands
+    if first.constant or second.constant:
+        return None
+    other = second.tags
+    like = other if isinstance(first.made, Deferred) else first.tags
+    how = first.provenance.deferral(lists, (like, other))
+    return None if how is None else Deferred(how, first, lists, other)
 
 
 class Deferred:
     """The tags that `lists` make of `before` and `other`, not computed yet."""
 
     __slots__ = (
-        "before", "context", "extended", "gradients", "length", "lists", "other",
+        "before", "context", "extended", "gradients", "how", "length", "lists", "other",
     )  # fmt: skip
 
-    def __init__(self, before: Tagged, lists: IndexLists, other: Tags) -> None:
-        self.before, self.lists, self.other = before, lists, other
+    def __init__(self, how: Deferral, before: Tagged, lists: IndexLists, other: Tags) -> None:
+        self.how, self.before, self.lists, self.other = how, before, lists, other
         self.gradients = torch.is_grad_enabled()
         self.context = contextvars.copy_context()
         self.extended = False
@@ -55,8 +75,7 @@ class Deferred:
     def compute(self) -> Tags:
         """The tags, in one go from the last ones that are known."""
         with torch.set_grad_enabled(self.gradients):
-            chain = self.before.provenance.contract_chain
-            return self.context.copy().run(chain, *self._chain())
+            return self.context.copy().run(self.how.chain, *self._chain())
 
     def _chain(self) -> tuple[Tags, list[tuple[IndexLists, Tags]]]:
         """The last tags that are known, and the steps from there to here."""
@@ -69,25 +88,24 @@ class Deferred:
             at = known
 
     def read(self, wanted: np.ndarray) -> Tensor | None:
-        """Log-probabilities of one symbol a row; None if all tags may as well be computed."""
+        """Log-probabilities of one symbol per row; None if all tags may as well be computed."""
         numbers_are_read()
         with torch.set_grad_enabled(self.gradients):
             return self.context.copy().run(self._read, wanted)
 
     def _read(self, wanted: np.ndarray) -> Tensor | None:
-        provenance = self.before.provenance
         alone = self._only(wanted)
         if alone is not None:
-            return provenance.log_probs(alone).view(-1)
+            return self.how.provenance.log_probs(alone).view(-1)
         if wanted.min() < 0:  # a symbol that is not there
             return None
-        return provenance.read_chain(*self._chain(), wanted)
+        return self.how.read(*self._chain(), wanted)
 
     def _only(self, wanted: np.ndarray) -> Tags | None:
-        """The tag of one symbol a row, flattened, if it is made of few of all combinations."""
-        provenance, batch = self.before.provenance, len(wanted)
+        """The tag of one symbol per row, flattened, if it is made of few of all combinations."""
+        provenance, batch = self.how.provenance, len(wanted)
         every = self.lists.combinations * batch
-        if every < provenance.few or self.lists.counts(wanted).sum() * _FEW_OF > every:
+        if every < self.how.few or self.lists.counts(wanted).sum() * _FEW_OF > every:
             return None
         row, places = self.lists.members(wanted)
         operands, indices = [], []
@@ -96,4 +114,6 @@ class Deferred:
             rows = provenance.describe(tags).rows
             operands.append(provenance.flatten(tags, rows))
             indices.append(RowAddress(width, per_row=rows > 1).at(row, place))
-        return provenance.contract(operands, Contraction(indices, row, batch))
+        return provenance.contract(
+            operands, Contraction(indices, row, batch, address=RowAddress(1))
+        )

@@ -10,6 +10,8 @@ import numpy as np
 from dolphin.execution.indices import Index
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
+from dolphin.provenance.contract import Provenance, Tags
+from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -21,6 +23,55 @@ class Row(NamedTuple):
     exclusive: bool  # in this row; `of` says it of all of its rows
 
 
+class Pooled(Tagged):
+    """Rows of results that know which sample of a batch they speak of.
+
+    Their tags are flattened, and their facts have a row for each sample, so they can be combined
+    with others of the batch as they are. `take_rows` makes ordinary rows of them.
+    """
+
+    __slots__ = ("_flat", "_plain", "places", "size")
+
+    def __init__(
+        self, domain: Domain, made: Tags, provenance: Provenance, places: np.ndarray, size: int
+    ) -> None:
+        super().__init__(domain, made, provenance, len(places))
+        self.places = places  # which sample each row belongs to
+        self.size = size  # samples of the batch
+        self._plain: Tagged | None = None  # the same as ordinary rows
+        self._flat: Tags | None = None
+
+    @classmethod
+    def of_input(cls, d: Tagged, places: np.ndarray, size: int) -> Pooled:
+        """Inputs that samples have made, as rows of all samples where that is wanted."""
+        made = cls(d.domain, d.made, d.provenance, places, size)
+        made.exclusive, made.groups = d.exclusive, d.groups
+        made._plain = d
+        return made
+
+    @property
+    def plain(self) -> bool:
+        """Whether they are known as ordinary rows, too."""
+        return self._plain is not None
+
+    def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
+        if self._plain is not None and self._flat is None:
+            self._flat = self.provenance.spread(self._plain.tags, self.places, self.size)
+        flat = self.made if self._flat is None else self._flat
+        return flat, RowAddress(self.width, per_row=True)
+
+    def take_rows(self, rows: np.ndarray) -> Tagged:
+        if self._plain is not None:
+            whole = len(rows) == self.batch and (rows == np.arange(self.batch)).all()
+            return self._plain if whole else self._plain.take_rows(rows)
+        assert isinstance(self.domain, RowSymbols)
+        domain = RowSymbols(self.domain.table, self.domain.numbers[rows])
+        places = rows[:, None] * self.width + np.arange(self.width)
+        chosen = self.provenance.select(self.tags, Index(places.reshape(-1)))
+        tags = self.provenance.regrouped(chosen, self.places[rows])
+        return self.replaced(domain, tags, len(rows))
+
+
 def gathered(rows: Sequence[Row]) -> Tagged:
     """These rows, in this order; one row if they are all the same one.
 
@@ -28,7 +79,8 @@ def gathered(rows: Sequence[Row]) -> Tagged:
     """
     first = rows[0]
     if all(row.of is first.of and row.number == first.number for row in rows):
-        return first.of if first.of.batch == 1 else _flagged(_taken(first.of, [0], rows[:1]), rows)
+        alone = first.of.batch == 1 and not isinstance(first.of, Pooled)
+        return first.of if alone else _flagged(_taken(first.of, [0], rows[:1]), rows)
     sources: dict[int, tuple[Tagged, list[int]]] = {}
     for place, row in enumerate(rows):
         sources.setdefault(id(row.of), (row.of, []))[1].append(place)
@@ -46,6 +98,8 @@ def gathered(rows: Sequence[Row]) -> Tagged:
 def _taken(source: Tagged, places: Sequence[int], rows: Sequence[Row]) -> Tagged:
     """The rows of one source that stand at these places."""
     numbers = np.array([rows[place].number for place in places], dtype=np.int64)
+    if isinstance(source, Pooled):
+        return source.take_rows(numbers)
     if len(numbers) == source.batch and (numbers == np.arange(len(numbers))).all():
         return source
     return source.take_rows(numbers)
@@ -72,5 +126,5 @@ def _trimmed(d: Tagged, width: int) -> Any:
     """Flat tags with this many places per row."""
     if d.width == width:
         return d.tags
-    places = np.arange(d.batch)[:, None] * d.width + np.arange(width)
+    places = RowAddress(d.width).every(d.batch)[:, :width]
     return d.provenance.select(d.tags, Index(places.reshape(-1)))

@@ -13,15 +13,17 @@ rows of tags and reduces over the first dimension. Groups of very different size
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dolphin.symbolic.bounded import register
-from dolphin.symbolic.plans import AntiDiagonals, Combinations
+from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
@@ -42,6 +44,8 @@ def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
     """A few integers as a tensor, made once for each device."""
     known = _constants.get((values, device))
     if known is None:
+        if torch.compiler.is_compiling():  # what an exporter makes has no values: not to be kept
+            return torch.tensor(values, dtype=torch.int64, device=device)
         if len(_constants) >= _MOST_CONSTANTS:
             _constants.clear()
         known = to_device(np.array(values, dtype=np.int64), device)
@@ -71,6 +75,48 @@ class Index:
             places = to_device(np.maximum(self.places, 0), device)
             missing = None if self.complete else to_device(self.places < 0, device)
             known = self._tensors[device] = (places, missing)
+        return known
+
+
+class RowMap:
+    """Which row each of some flattened tags belongs to.
+
+    Tags that are the same in all rows say row 0, in any place: what they combine with knows better.
+    """
+
+    __slots__ = ("_tensors", "numbers")
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+        self._tensors: dict[torch.device, Tensor] = {}
+
+    def __reduce__(self) -> Any:
+        return RowMap, (self.numbers,)
+
+    @classmethod
+    def of(cls, rows: int, width: int) -> RowMap:
+        """Rows of `width` tags each, one row after the other."""
+        return cls(np.repeat(np.arange(rows), width))
+
+    def taken(self, places: np.ndarray) -> RowMap:
+        """Of the tags at these places; row 0 where there is none (-1)."""
+        return RowMap(np.append(self.numbers, 0)[places])
+
+    @staticmethod
+    def joined(parts: Sequence[tuple[RowMap | None, int]]) -> RowMap | None:
+        """Of the tags of all parts, given with their sizes; None if rows are not flattened."""
+        if all(part is None for part, _ in parts):
+            return None
+        none = np.zeros(max(size for _, size in parts), dtype=np.int64)
+        return RowMap(
+            np.concatenate([none[:size] if part is None else part.numbers for part, size in parts])
+        )
+
+    def on(self, device: torch.device) -> Tensor:
+        """The rows as a tensor, made once for each device."""
+        known = self._tensors.get(device)
+        if known is None:
+            known = self._tensors[device] = to_device(self.numbers, device)
         return known
 
 
@@ -129,17 +175,22 @@ class Contraction:
         group_of: np.ndarray,
         groups: int,
         sizes: tuple[int, ...] | None = None,
+        address: RowAddress | None = None,
     ) -> None:
         self.indices = tuple(indices)
         self.group_of = group_of
         self.groups = groups
         self.sizes = sizes  # of the operands, if every combination of theirs is in a group
+        self._address = address  # of the groups, where rows are flattened
+        self._rows: RowMap | None = None
         self._selection: Index | None = None
+        self._narrowed: tuple[tuple[Index | None, ...], Contraction] | None = None
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._ordered: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
+        self._flat_on: dict[torch.device, tuple[list[Tensor], Tensor, Tensor | None]] = {}
 
     @property
     def combinations(self) -> int:
@@ -153,12 +204,27 @@ class Contraction:
     def selection(self) -> Index | None:
         """For one operand whose tags are only reordered, dropped or padded: the places."""
         if self._selection is None and len(self.indices) == 1:
-            single = len(np.unique(self.group_of)) == self.combinations
+            single = np.bincount(self.group_of).max(initial=0) <= 1
             if single:
                 places = np.full(self.groups, -1, dtype=np.int64)
                 places[self.group_of] = self.indices[0]
                 self._selection = Index(places)
         return self._selection
+
+    def rows_of_groups(self, operands: Sequence[RowMap | None]) -> RowMap | None:
+        """Which row each group belongs to; None if no operand has flattened rows."""
+        if all(operand is None for operand in operands):
+            return None
+        if self._address is not None:
+            if self._rows is None:
+                width = max(1, self._address.width)
+                self._rows = RowMap.of(self.groups // width, width)
+            return self._rows
+        rows = np.zeros(self.groups, dtype=np.int64)
+        for operand, index in zip(operands, self.indices, strict=True):
+            if operand is not None:
+                np.maximum.at(rows, self.group_of, operand.numbers[index])
+        return RowMap(rows)
 
     @property
     def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
@@ -173,6 +239,22 @@ class Contraction:
             order = np.argsort(self.group_of, kind="stable")
             self._ordered = (counts, np.cumsum(counts) - counts, order)
         return self._ordered
+
+    @property
+    def narrowed(self) -> tuple[tuple[Index | None, ...], Contraction]:
+        """Which places of each operand take part (None: as they are), and the rest of the work.
+
+        Where few tags of many take part, as in a join with a knowledge base, those are taken out
+        first, so that nothing that follows depends on the size of the operand.
+        """
+        if self._narrowed is None:
+            parts = [_used(index) for index in self.indices]
+            if all(used is None for used, _ in parts):
+                self._narrowed = ((None,) * len(parts), self)
+            else:
+                rest = Contraction([index for _, index in parts], self.group_of, self.groups)
+                self._narrowed = (tuple(used for used, _ in parts), rest)
+        return self._narrowed
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """How many combinations some groups have; none where there is no group (-1)."""
@@ -193,6 +275,7 @@ class Contraction:
         A list of steps for some groups at a time, so that between two steps there are at most
         `most` combinations (more if a single group has more).
         """
+        most = min(most, max(1, self.combinations))
         if self._two_by_two is None or self._two_by_two[0] != most:
             counts, _, order = self._sorted()
             ends = np.cumsum(counts)
@@ -204,6 +287,16 @@ class Contraction:
                 start = stop
             self._two_by_two = (most, pieces or [self._steps(order[:0], 0, 0)])
         return self._two_by_two[1]
+
+    def prepare(self, device: torch.device) -> None:
+        """Make every tensor on `device` that running this as a whole needs."""
+        self.on(device)
+        if self.position is not None:
+            self.position.on(device)
+        if len(self.indices) > 2:
+            for steps in self.two_by_two(self.combinations):
+                for step in steps:
+                    step.prepare(device)
 
     def _steps(self, chosen: np.ndarray, start: int, stop: int) -> list[Contraction]:
         """Steps for the combinations of groups start .. stop."""
@@ -254,6 +347,29 @@ class Contraction:
         """Where each group's result stands among the buckets' results, if not just in order."""
         return self._layout[1]
 
+    def flat_on(self, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor | None]:
+        """Places in each operand, the groups, and the groups without a combination if any are."""
+        known = self._flat_on.get(device)
+        if known is None:
+            empty = np.ones(self.groups, dtype=bool)
+            empty[self.group_of] = False
+            known = self._flat_on[device] = (
+                [to_device(index, device) for index in self.indices],
+                self.groups_on(device),
+                to_device(np.flatnonzero(empty), device) if empty.any() else None,
+            )
+        return known
+
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """The groups in the order in which the buckets have them."""
+        position = self.position
+        if position is None:
+            return np.arange(self.groups)
+        order = np.empty(int((position.places >= 0).sum()), dtype=np.int64)
+        order[position.places[position.places >= 0]] = np.flatnonzero(position.places >= 0)
+        return order
+
     def groups_on(self, device: torch.device) -> Tensor:
         """The group of every combination, made once for each device."""
         known = self._groups_on.get(device)
@@ -279,17 +395,30 @@ class Contraction:
         return known
 
 
+_MANY = 1024  # places of an operand from which on it pays to take out the few that are used
+
+
+def _used(index: np.ndarray) -> tuple[Index | None, np.ndarray]:
+    """The places that an index refers to if they are few of many, and the index among those."""
+    if int(index.max(initial=0)) < max(_MANY, 4 * len(index)):
+        return None, index
+    used, among = np.unique(index, return_inverse=True)
+    return Index(used), np.asarray(among).reshape(-1)
+
+
 _WORTH_A_BUCKET = 256  # combinations that padding may add before it costs more than a bucket
+_LITTLE = 16  # of this many combinations, padding may add one for each bucket that it saves
 
 
 def _joined_classes(classes: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     """Groups of each class of sizes, classes joined where that adds little padding."""
     joined: list[np.ndarray] = []
+    little = max(_WORTH_A_BUCKET, int(counts.sum()) // _LITTLE)
     for size in np.unique(classes[classes >= 0]):
         members = np.flatnonzero(classes == size)
         before = joined[-1] if joined else members[:0]
         deeper = counts[members].max() - counts[before].max(initial=0)
-        if len(before) and deeper * len(before) <= _WORTH_A_BUCKET:
+        if len(before) and deeper * len(before) <= little:
             joined[-1] = np.concatenate((before, members))
         else:
             joined.append(members)
@@ -344,6 +473,10 @@ def lists_of(combinations: Combinations | AntiDiagonals) -> IndexLists:
             combinations.lists = Convolution(combinations.sizes)
         else:
             combinations.lists = Contraction(
-                combinations.indices, combinations.group_of, combinations.groups, combinations.sizes
+                combinations.indices,
+                combinations.group_of,
+                combinations.groups,
+                combinations.sizes,
+                combinations.address,
             )
     return combinations.lists

@@ -24,7 +24,12 @@ from dolphin.symbolic.symbols import Symbols
 
 
 class Waiting(Protocol):
-    """Who runs nodes, and where samples wait for them."""
+    """A sample that is running: who runs its nodes, and where it waits for them."""
+
+    @property
+    def agenda(self) -> Kinds:
+        """What it has in common with the other samples."""
+        ...
 
     def add(self, node: Node) -> None:
         """Write a node down."""
@@ -35,15 +40,35 @@ class Waiting(Protocol):
         ...
 
 
+class Kinds(Protocol):
+    """What the samples of a batch have in common."""
+
+    recipes: dict[Hashable, Any]
+
+    def kind(self, name: str, key: Hashable, run: Run) -> Kind:
+        """The kind of nodes with this name and key, in the present mode."""
+        ...
+
+    def mode(self) -> Mode:
+        """The present mode; one object for all that are equal."""
+        ...
+
+    def form(
+        self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool
+    ) -> Form:
+        """The form of rows of which this is known."""
+        ...
+
+
 _agenda: ContextVar[Waiting | None] = ContextVar("dolphin_agenda", default=None)
 collecting = _agenda.get
-"""The agenda of the sample that is running; None outside of `dolphin.batched`."""
+"""The sample that is running; None outside of `dolphin.batched`."""
 
 
 @contextlib.contextmanager
-def collecting_in(agenda: Waiting) -> Iterator[None]:
-    """A block whose operations are written down in an agenda."""
-    token = _agenda.set(agenda)
+def collecting_in(sample: Waiting) -> Iterator[None]:
+    """A block whose operations are written down."""
+    token = _agenda.set(sample)
     try:
         yield
     finally:
@@ -88,60 +113,63 @@ def _autocast(kind: str) -> tuple[tuple[str, torch.dtype], ...]:
     return ((kind, torch.get_autocast_dtype(kind)),) if torch.is_autocast_enabled(kind) else ()
 
 
-class Node:
-    """An operation on one row of each operand. Nodes with equal keys run as one.
+class Kind:
+    """Nodes that run as one: the same operation in the same mode."""
 
-    `run` gets all of them and settles each: with a row of a distribution, or with a value.
+    __slots__ = ("depths", "left", "mode", "name", "ready", "run")
+
+    def __init__(self, name: str, run: Run, mode: Mode) -> None:
+        self.name, self.run, self.mode = name, run, mode
+        self.ready: list[Node] = []
+        self.left = 0  # nodes that have not run
+        self.depths = 0  # their depths together
+
+
+class Node:
+    """An operation on one row of each operand, to be run with all others of its kind.
+
+    `kind.run` gets all of them and settles each: with a row of a distribution, or with a value.
+    There are many nodes, so they hold little: the garbage collector looks at all of it.
     """
 
     __slots__ = (
-        "agenda",
         "blockers",
         "dependents",
         "depth",
         "done",
         "error",
-        "key",
+        "facts",
         "kind",
-        "mode",
-        "name",
+        "number",
         "operands",
         "payload",
         "raised",
-        "row",
-        "run",
         "sample",
+        "source",
         "value",
     )  # fmt: skip
 
     def __init__(
-        self,
-        agenda: Waiting,
-        name: str,
-        key: Hashable,
-        run: Callable[[Sequence[Node]], None],
-        operands: Sequence[Tagged],
-        payload: Any = None,
+        self, sample: Waiting, kind: Kind, operands: Sequence[Tagged], payload: Any = None
     ) -> None:
-        self.agenda, self.name, self.run = agenda, name, run
-        self.payload: Any = payload
-        self.mode = Mode.current()
-        self.key: Hashable = (name, key, self.mode)
+        self.sample: Any = sample
+        self.kind = kind
         self.operands: Sequence[Tagged] = operands
-        self.row: Row | None = None
+        self.payload: Any = payload
+        self.source: Tagged | None = None
+        self.number = 0  # which row of the source it has made
         self.value: Any = None
         self.error: BaseException | None = None
         self.raised = False  # whether the sample has seen the error
         self.done = False
-        self.sample = -1
         self.depth, self.blockers = 0, 0
-        self.dependents: list[Node] = []
-        self.kind: Any = None  # the agenda's: nodes with the same key
-        agenda.add(self)
+        self.facts = 0  # which inputs it speaks of, one bit each; 0: not written down by a sample
+        self.dependents: list[Node] | None = None
+        sample.add(self)
 
-    def settle(self, row: Row | None, value: Any = None) -> None:
+    def settle(self, source: Tagged | None, number: int = 0, value: Any = None) -> None:
         """The node has run. What it needed is let go."""
-        self.row, self.value, self.done = row, value, True
+        self.source, self.number, self.value, self.done = source, number, value, True
         self.operands, self.payload = (), None
 
     def fail(self, error: BaseException) -> None:
@@ -152,7 +180,7 @@ class Node:
     def wait(self) -> Node:
         """The same node, once it has run; raises what went wrong in it."""
         if not self.done:
-            self.agenda.wait_for(self)
+            self.sample.wait_for(self)
         if self.error is not None:
             self.raised = True
             raise self.error
@@ -163,10 +191,26 @@ class Node:
         return row_of(self.operands[operand])
 
 
+Run = Callable[[Sequence[Node]], None]
+"""Runs nodes of one kind."""
+
+
+class Form:
+    """What is known of a row before its numbers. Forms of a batch that are equal are one object."""
+
+    __slots__ = ("domain", "exclusive", "info", "provenance")
+
+    def __init__(
+        self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool
+    ) -> None:
+        self.domain, self.provenance = domain, provenance
+        self.info, self.exclusive = info, exclusive
+
+
 class Pending(Tagged):
     """One row of what a node makes."""
 
-    __slots__ = ("_domain", "_info", "_own", "node")
+    __slots__ = ("_domain", "_form", "_info", "_own", "node")
 
     def __init__(  # the attributes of `Tagged` that need numbers are properties here
         self,
@@ -185,6 +229,20 @@ class Pending(Tagged):
         self._info = info
         self._domain = domain
         self._own: Tagged | None = None
+        self._form: Form | None = None
+
+    @classmethod
+    def of(cls, node: Node, form: Form) -> Pending:
+        """A row of this form."""
+        made = cls(node, form.provenance, form.info, domain=form.domain, exclusive=form.exclusive)
+        made._form = form
+        return made
+
+    def form(self, kinds: Kinds) -> Form:
+        """What is known of the row."""
+        if self._form is None:
+            self._form = kinds.form(self._domain, self.provenance, self._info, self.exclusive)
+        return self._form
 
     @property
     def known_domain(self) -> Symbols | None:
@@ -209,9 +267,8 @@ class Pending(Tagged):
 
     def info(self) -> TagInfo:
         """Device and precision: as foreseen, until the row is there."""
-        if not self.node.done or self.node.row is None:
-            return self._info
-        return self.node.row.of.info()._replace(rows=1)
+        source = self.node.source
+        return self._info if source is None else source.info()._replace(rows=1)
 
     def own(self) -> Tagged:
         """The row on its own, once it is there."""
@@ -229,9 +286,24 @@ def row_of(d: Tagged) -> Row:
     """The row that one sample's distribution stands for."""
     if not isinstance(d, Pending):
         return Row(d, 0, d.exclusive)
-    row = d.node.wait().row
-    assert row is not None
-    return Row(row.of, row.number, d.exclusive)
+    node = d.node if d.node.done and d.node.error is None else d.node.wait()
+    assert node.source is not None
+    return Row(node.source, node.number, d.exclusive)
+
+
+def made_as(d: Tagged) -> Tagged:
+    """The distribution that a sample's row was made as a part of, with all others of its kind."""
+    return row_of(d).of if isinstance(d, Pending) else d
+
+
+def own_row(d: Tagged, tags: Tags) -> Tags:
+    """Of other tags for `made_as(d)` those of the row itself."""
+    if not isinstance(d, Pending):
+        return tags
+    row, domain = row_of(d), d.domain
+    assert isinstance(domain, Symbols)
+    taken = row.of.replaced(row.of.domain, tags).take_rows(np.array([row.number]))
+    return with_shared_symbols(taken, domain).tags
 
 
 class Cancelled(BaseException):

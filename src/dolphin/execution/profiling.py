@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from dolphin.display import html
 from dolphin.symbolic.identity import name_of
 from dolphin.symbolic.watching import watched_by
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+_HEAD = (
+    "operation", "function", "calls", "combinations", "f calls", "f ms", "plan ms", "tag ms", "ms",
+)  # fmt: skip
 
 _active: ContextVar[Profile | None] = ContextVar("dolphin_profile", default=None)
 
@@ -38,7 +43,9 @@ def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], C
             if active is None:
                 return function(*args, **kwargs)
             with active.operation(name), active.tags(0) if tags else contextlib.nullcontext():
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            active.made(name, None, args, result)
+            return result
 
         return run
 
@@ -72,6 +79,16 @@ class Profile:
         self._entries: dict[tuple[str, str], Entry] = {}
         self._current: Entry | None = None
         self._batched: dict[str, list[int]] = {}
+        self.parts = 0  # larger operations that are under way
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[None]:
+        """Operations that are part of a larger one, each of which counts by itself."""
+        self.parts += 1
+        try:
+            yield
+        finally:
+            self.parts -= 1
 
     @property
     def batched(self) -> dict[str, tuple[int, int]]:
@@ -124,6 +141,15 @@ class Profile:
             entry.seconds += time.perf_counter() - start
             self._current = None
 
+    def made(
+        self,
+        operation: str,
+        function: Callable[..., Any] | None,
+        operands: Sequence[Any],
+        result: Any,
+    ) -> None:
+        """What an operation made of its operands; a profile doesn't keep it."""
+
     @contextlib.contextmanager
     def functions(self, calls: int) -> Iterator[None]:
         """So many calls of user functions."""
@@ -155,10 +181,8 @@ class Profile:
     # -- for people --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        head = ("operation", "function", "calls", "combinations", "f calls", "f ms", "plan ms",
-                "tag ms", "ms")  # fmt: skip
-        lines = [head, *(_cells(entry) for entry in self.entries), _cells(self.total)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+        lines = [_HEAD, *(_cells(entry) for entry in self.entries), _cells(self.total)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
         rows = [
             "  ".join(
                 cell.ljust(width) if column < 2 else cell.rjust(width)
@@ -167,13 +191,20 @@ class Profile:
             for line in lines
         ]
         rule = "-" * max(map(len, rows))
+        return "\n".join([rows[0], rule, *rows[1:-1], rule, rows[-1], *self._notes()])
+
+    def _repr_html_(self) -> str:
+        lines = [*(_cells(entry) for entry in self.entries), _cells(self.total)]
+        return html.table(_HEAD, lines, texts=2) + html.notes(self._notes())
+
+    def _notes(self) -> list[str]:
+        """What stands below the table."""
         notes = [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
         together = [
             f"batched: {asked:,} x {name} ran as {ran:,}"
             for name, (asked, ran) in self.batched.items()
         ]
-        lines = [rows[0], rule, *rows[1:-1], rule, rows[-1], *dict.fromkeys(notes), *together]
-        return "\n".join(lines)
+        return [*dict.fromkeys(notes), *together]
 
     def __repr__(self) -> str:
         return f"<Profile of {self.total.calls} calls of {len(self._entries)} operations>"
@@ -198,7 +229,13 @@ def profile() -> Iterator[Profile]:
     >>> entry.operation, entry.calls, entry.combinations, entry.function_calls
     ('apply', 3, 12, 12)
     """
-    current = Profile()
+    with profiling_with(Profile()) as current:
+        yield current
+
+
+@contextlib.contextmanager
+def profiling_with(current: Profile) -> Iterator[Profile]:
+    """A block whose operations report to a given profile."""
     token = _active.set(current)
     try:
         with watched_by(current):

@@ -15,7 +15,9 @@ from dolphin.provenance.contract import Tags
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Chance, DrawLabels, Draws
 from dolphin.symbolic.executions import Leaf, Node
-from dolphin.symbolic.plans import Plan, RowAddress, group_rows, grouped
+from dolphin.symbolic.planning import grouped
+from dolphin.symbolic.plans import Plan, RowAddress
+from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import SymbolTable
 
 

@@ -11,27 +11,19 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution import draws
-from dolphin.execution.deferred import Deferred
+from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
-from dolphin.execution.indices import Index, IndexLists, lists_of
+from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
 from dolphin.execution.profiling import active_profile, profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.executions import current_execution
-from dolphin.symbolic.plans import (
-    Domain,
-    Plan,
-    RowAddress,
-    Rows,
-    RowSymbols,
-    Task,
-    caches,
-    make_plan,
-    union_plan,
-)
+from dolphin.symbolic.planning import make_plan, union_plan
+from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tasks import Task
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
@@ -44,7 +36,9 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         return _combined(task, operands, where)
     shown = task.condition if task.operation == "filter" else task.function
     with active.operation(task.operation, shown):
-        return _combined(task, operands, where)
+        result = _combined(task, operands, where)
+    active.made(task.operation, shown, operands, result)
+    return result
 
 
 def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
@@ -85,10 +79,9 @@ def run_shared(
     plan: Plan, operands: Sequence[Tagged], skipped: Sequence[bool], outcome: Outcome
 ) -> Tagged:
     """A plan over symbols that all rows share, now or when its result is read."""
-    lists = lists_of(plan.combinations)
-    if len(operands) == 2 and _worth_deferring(lists, operands):
-        waiting = Deferred(operands[0], lists, operands[1].tags)
-        return outcome.tagged(plan.domain, waiting)
+    deferred = defer(lists_of(plan.combinations), operands)
+    if deferred is not None:
+        return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
     tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
     return outcome.tagged(plan.domain, run(plan, tags, outcome.provenance))
@@ -142,10 +135,11 @@ class Outcome:
 def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
     """Which operands take part in the symbols but not in the tags: certain ones, a factor **1**.
 
-    Where only such operands make results of several certain symbols, the algebra has to say that
+    Several certain symbols repeat each combination of the others, which the algebra has to allow.
+    Where only such operands make results of several certain symbols, it has to say that
     **1** ⊕ **1** is **1**.
     """
-    neutral = "identities" in provenance.laws
+    neutral = "identities" in provenance.laws and provenance.repeatable
     skipped = [d.certain and (d.exclusive or neutral) for d in operands]
     one_result = all(d.exclusive for d in operands)
     if all(skipped) and not one_result and not ones_absorb(provenance):
@@ -156,20 +150,6 @@ def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
 def ones_absorb(provenance: Provenance) -> bool:
     """Whether **1** ⊕ **1** is **1**."""
     return not provenance.laws.isdisjoint({"one-absorbs", "idempotent-add"})
-
-
-def _worth_deferring(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
-    """Whether the tags are better computed when they are read."""
-    if lists.sizes is None or active_profile() is not None:
-        return False
-    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
-        return False
-    first, second = operands
-    if first.constant or second.constant:
-        return False
-    other = second.tags
-    like = other if isinstance(first.made, Deferred) else first.tags
-    return first.provenance.waits(lists, (like, other))
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
@@ -191,6 +171,12 @@ def run_lists(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
 def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags:
     if lists.selection is not None:
         return provenance.select(tags[0], lists.selection)
+    if isinstance(lists, Contraction):
+        taken, lists = lists.narrowed
+        tags = [
+            operand if used is None else provenance.select(operand, used)
+            for operand, used in zip(tags, taken, strict=True)
+        ]
     return provenance.combine(tags, lists)
 
 
@@ -246,12 +232,11 @@ def _where_rows(active: np.ndarray, new: Tagged, old: Tagged) -> Tagged:
     batch, width = new.batch, max(new.width, old.width)
     numbers = np.full((batch, width), ABSENT, dtype=np.int64)
     places = np.full((batch, width), -1, dtype=np.int64)
-    every = np.arange(batch)[:, None]
     parts, start = [], 0
     for d, rows in ((new, active), (old, ~active)):
         own = np.broadcast_to(d.domain.in_table(table), (batch, d.width))
         flat, address = d.flat_tags(like)
-        at = np.where(own == ABSENT, -1, start + address.at(every, np.arange(d.width)))
+        at = np.where(own == ABSENT, -1, start + address.every(batch))
         numbers[rows, : d.width] = own[rows]
         places[rows, : d.width] = at[rows]
         parts.append(flat)

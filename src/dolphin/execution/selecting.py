@@ -63,6 +63,9 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
 
 
+_LAST = -1e35  # behind every symbol, before the places that have none
+
+
 def check_sample(k: int, method: str) -> None:
     """Refuse what can't be meant."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
@@ -80,7 +83,11 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
     impossible = ranking < -1e20
     if isinstance(d.domain, RowSymbols):
-        impossible |= torch.from_numpy(d.domain.numbers == ABSENT).to(ranking.device)
+        absent = d.domain.numbers == ABSENT
+        short = (~absent).sum(1, keepdims=True) <= k  # such a row keeps all that it has
+        absent, short = (torch.from_numpy(mask).to(ranking.device) for mask in (absent, short))
+        impossible = torch.where(short, absent, impossible | absent)
+        ranking = ranking.clamp(min=_LAST)
     if method == "categorical":  # the largest of log p + Gumbel noise are such a draw
         noise = torch.rand(
             ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
@@ -131,7 +138,7 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
             continue
         flat, address = d.flat_tags(like)
         at = np.full((d.batch, width), -1, dtype=np.int64)
-        at[:, : d.width] = address.at(np.arange(d.batch)[:, None], np.arange(d.width))
+        at[:, : d.width] = address.every(d.batch)
         parts.append(provenance.select(flat, Index(at.reshape(-1))))
     domain = RowSymbols(table, numbers)
     if like is None:

@@ -114,6 +114,7 @@ class Notes(Provenance):
     def __init__(self, algebra: Provenance, inputs: Sequence[Facts]) -> None:
         self.algebra = algebra
         self.laws = algebra.laws  # type: ignore[misc]
+        self.numeric, self.repeatable = algebra.numeric, algebra.repeatable
         self.steps: list[Step] = []
         self.known = len(inputs)  # tags that are numbered so far
         self.shadows: list[Any] = []
@@ -147,6 +148,9 @@ class Notes(Provenance):
 
     def contract(self, operands: Sequence[Any], plan: Contraction) -> Noted:
         return self._note("contract", tuple(operands), plan)
+
+    def contract_disjoint(self, operands: Sequence[Any], plan: Contraction) -> Noted:
+        return self._note("contract_disjoint", tuple(operands), plan)
 
     def convolve(self, operands: Sequence[Any], plan: Convolution) -> Noted:
         return self._note("convolve", tuple(operands), plan)

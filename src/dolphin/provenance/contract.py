@@ -22,7 +22,7 @@ from torch import Tensor
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists, to_device
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import chunk_elements, connected, prob_of_log, safe_log
+from dolphin.provenance.numerics import at_once, connected, prob_of_log, safe_log
 
 Tags = Any
 
@@ -43,6 +43,9 @@ def not_an_input(number: int) -> UnsupportedError:
     )
 
 
+Evaluator = Callable[[Sequence[Facts], bool], Tensor]
+
+
 class Provenance(abc.ABC):
     """An algebra of tags. Immutable; two are equal if they have the same type and parameters."""
 
@@ -50,6 +53,12 @@ class Provenance(abc.ABC):
 
     laws: ClassVar[frozenset[str]] = frozenset()
     """The laws that ⊕, ⊗ and ¬ keep for any tags, of those in README.md; tests hold them to it."""
+
+    numeric: bool = False
+    """Whether a tag is a number and knows nothing of the facts that it came from."""
+
+    repeatable: bool = True
+    """Whether a group of a contraction may have the same combination of tags several times."""
 
     structural: ClassVar[bool] = False
     """Whether tags depend on the program alone, and numbers come in when they are read."""
@@ -91,10 +100,11 @@ class Provenance(abc.ABC):
         with torch.no_grad():
             return self.log_probs(tags).detach()
 
-    def evaluator(self, tags: Tags, inputs: Sequence[Facts]) -> Callable[[Sequence[Facts]], Tensor]:
-        """For structural algebras: log-probabilities (n, r) of these tags, given other facts.
+    def evaluator(self, tags: Tags, inputs: Sequence[Facts]) -> Evaluator:
+        """For structural algebras: what these tags come to (n, r), given other facts.
 
-        The function takes facts in the order of `inputs`, whose places they take.
+        The function takes facts in the order of `inputs`, whose places they take, and whether
+        logarithms of probabilities are wanted.
         """
         raise AssertionError("only structural algebras have one")
 
@@ -125,31 +135,44 @@ class Provenance(abc.ABC):
             return self.convolve(operands, plan)
         return self.contract(operands, plan)
 
-    def waits(self, plan: IndexLists, operands: Sequence[Tags]) -> bool:
-        """Is this contraction better put off until somebody reads the result?
+    def deferral(self, plan: IndexLists, operands: Sequence[Tags]) -> Deferral | None:
+        """How this contraction is computed if it is deferred until read; None: it is run at once.
 
-        Then it may be one of a chain (`contract_chain`), or only a few symbols are read of it.
-        """
-        return False
-
-    few = 0
-    """Combinations, over all rows, from which on it pays to make only those that are read."""
-
-    def contract_chain(self, first: Tags, steps: Sequence[tuple[IndexLists, Tags]]) -> Tags:
-        """Contractions one after the other, each of the tags so far and one more operand."""
-        tags = first
-        for plan, other in steps:
-            tags = self.combine([tags, other], plan)
-        return tags
-
-    def read_chain(
-        self, first: Tags, steps: Sequence[tuple[IndexLists, Tags]], wanted: np.ndarray
-    ) -> Tensor | None:
-        """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
-
-        None if there is no faster way than to compute all of it.
+        The first operand may be deferred itself; then the second one stands in for it here.
         """
         return None
+
+    # -- samples of a batch that go their own ways (optional) --------------------------------------
+
+    spreads = False
+    """Whether tags of single rows can be written as tags of a batch, row by row: see `spread`."""
+
+    def spread(self, tags: Tags, places: np.ndarray, batch: int) -> Tags:
+        """An input whose row i speaks of row places[i] of a batch, flattened.
+
+        Facts of the result have a row for each row of the batch.
+        """
+        raise AssertionError("only algebras that spread")
+
+    def regrouped(self, tags: Tags, places: np.ndarray) -> Tags:
+        """Flattened tags of rows that speak of these rows of a batch, as a batch of their own."""
+        raise AssertionError("only algebras that spread")
+
+    def facts_in(self, tags: Tags) -> Sequence[Facts]:
+        """The inputs that the tags may speak of."""
+        raise AssertionError("only algebras that spread")
+
+    def excludes(self, tags: Tags) -> bool:
+        """Whether no two proofs of a row can hold at the same time."""
+        raise AssertionError("only algebras that spread")
+
+    def all_apart(self, parts: Sequence[Tags]) -> bool:
+        """Whether no two of the inputs that the parts speak of have a fact in common."""
+        raise AssertionError("only algebras that spread")
+
+    def contract_apart(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
+        """`contract` where the operands of no combination speak of the same input."""
+        return self.contract(operands, plan)
 
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")
@@ -221,7 +244,7 @@ class Provenance(abc.ABC):
         """The proofs of one symbol: (probability, [(label, holds, probability), ...])."""
         raise UnsupportedError(
             f"explain: {self!r} keeps numbers, not proofs, so there is nothing to show. Use "
-            "dolphin.TopKProofs(k=...) as the provenance of the inputs."
+            "dolphin.TopKProofs(k=...), 'exact' or 'viterbi' as the provenance of the inputs."
         )
 
     def likeliest(
@@ -243,6 +266,35 @@ class Provenance(abc.ABC):
         """Where the tags are, their number of rows r, and the precision of their probabilities."""
 
 
+Steps = Sequence[tuple[IndexLists, Tags]]  # the plan and the second operand of each contraction
+
+
+class Deferral:
+    """How contractions that were deferred are computed, with the results of `combine`.
+
+    A chain of them is folded over its operands: each step contracts the tags so far with one more
+    operand. `few` is the number of combinations, over all rows, from which on it pays to make
+    only those of the symbols that are read.
+    """
+
+    def __init__(self, provenance: Provenance, few: int) -> None:
+        self.provenance, self.few = provenance, few
+
+    def chain(self, first: Tags, steps: Steps) -> Tags:
+        """The tags at the end of a chain."""
+        tags = first
+        for plan, other in steps:
+            tags = self.provenance.combine([tags, other], plan)
+        return tags
+
+    def read(self, first: Tags, steps: Steps, wanted: np.ndarray) -> Tensor | None:
+        """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
+
+        None if there is no faster way than to compute all of it.
+        """
+        return None
+
+
 class TensorProvenance(Provenance):
     """An algebra whose tags are one tensor of shape (n, r, *tag_shape).
 
@@ -251,6 +303,7 @@ class TensorProvenance(Provenance):
     tags of shape (n, r, *tag_shape).
     """
 
+    numeric = True
     tag_shape: tuple[int, ...] = ()
     zero: float | Tensor = 0.0
     one_value: float | Tensor = 1.0
@@ -300,7 +353,7 @@ class TensorProvenance(Provenance):
         rows = max(tags.shape[1] for tags in operands)
         parts = []
         for bucket in plan.on(operands[0].device):
-            step = max(1, chunk_elements() // max(1, bucket.depth * rows))
+            step = at_once(bucket.width, bucket.depth * rows)
             parts += [
                 self._reduce(operands, bucket, start, min(step, bucket.width - start))
                 for start in range(0, bucket.width, step)

@@ -49,6 +49,11 @@ class Formula(torch.autograd.Function):
     formula: ClassVar[Callable[..., Tensor]]
     """(*arguments): the same value in ordinary operations, with the same derivatives."""
 
+    @staticmethod
+    def cut(ctx: Any, saved: Sequence[Tensor]) -> tuple[int, int]:
+        """How many values were cut, so that no gradient goes through them, and of how many."""
+        return 0, 0
+
     @classmethod
     def of(cls, *arguments: Any) -> Tensor:
         """The function's value, differentiable."""
@@ -90,3 +95,11 @@ class Formula(torch.autograd.Function):
             grads = torch.autograd.grad(out, inputs, grad, create_graph=True, allow_unused=True)
             found = dict(zip(needed, grads, strict=True))
         return [found.get(at) for at in ctx.at]
+
+
+def cut_values(node: Any) -> tuple[int, int]:
+    """How many values of a node of an autograd graph were cut, and of how many."""
+    made_by = getattr(node, "_forward_cls", None)
+    if made_by is None or not issubclass(made_by, Formula):
+        return 0, 0
+    return made_by.cut(node, node.saved_tensors[len(node.at) :])

@@ -11,6 +11,8 @@ that a row can speak of, such that every origin of a row stands in exactly one s
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -25,10 +27,23 @@ from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.provenance.numerics import ZERO, prob_of_log
+from dolphin.symbolic.bounded import registered
 
 Groups = tuple[tuple[int, ...], ...]
 Label = Callable[[int, int], Any]
 NOWHERE = -1  # the origin of a row in which facts don't take part
+
+
+@registered("groups of independent facts")
+@functools.lru_cache(maxsize=64)
+def each_alone(columns: int) -> Groups:
+    """The groups of independent facts; one object for each number of them."""
+    return tuple((column,) for column in range(columns))
+
+
+def all_alone(groups: Groups, columns: int) -> bool:
+    """Whether no two of so many columns exclude each other."""
+    return len(groups) == columns
 
 
 class _Origins:
@@ -62,6 +77,9 @@ class Facts:
     `groups` lists the columns that exclude each other; a group of one is an independent fact.
     Facts are told apart by their origins, never by their numbers. `label(column, row)` names a fact
     in explanations; it belongs to whoever made the facts.
+
+    Of many facts a program may speak of a few only. These are a part of the `whole`: the groups
+    that were `chosen`, in ascending order.
     """
 
     def __init__(
@@ -72,6 +90,9 @@ class Facts:
         label: Label,
         probs: Tensor | None = None,
         origins: np.ndarray | None = None,
+        whole: Facts | None = None,
+        chosen: np.ndarray | None = None,
+        family: object = None,
     ) -> None:
         if transformed() and vectorized(log_probs):
             raise UnsupportedError(
@@ -85,6 +106,9 @@ class Facts:
         self._probs = probs
         self.fresh = origins is None  # then no other facts can have the same origins
         self._origins = origins
+        self.whole = whole
+        self.chosen = chosen
+        self.family = family  # no two facts of one family have an origin in common
 
     @property
     def origins(self) -> np.ndarray:
@@ -111,8 +135,36 @@ class Facts:
         """The probabilities as they were given, if probabilities were given."""
         return self._probs
 
+    def part(self, chosen: np.ndarray) -> Facts:
+        """The facts of some groups, which are in ascending order."""
+        alone = all_alone(self.groups, self.columns)
+        kept = [self.groups[group] for group in chosen.tolist()]
+        columns = np.array([column for group in kept for column in group], dtype=np.int64)
+        starts = np.cumsum([0, *map(len, kept)]).tolist()
+        groups = (
+            each_alone(len(kept))
+            if alone
+            else tuple(tuple(range(a, b)) for a, b in itertools.pairwise(starts))
+        )
+        places = to_device(columns, self.log_probs.device)
+        with torch.enable_grad():  # proofs are searched without, but what they are made of learns
+            logs = self.log_probs.index_select(0, places)
+            probs = None if self._probs is None else self._probs.index_select(0, places)
+        label = _PartLabels(self.label, columns)
+        return Facts(
+            log_probs=logs,
+            groups=groups,
+            label=label,
+            probs=probs,
+            origins=self.origins,
+            whole=self,
+            chosen=chosen,
+        )
+
     def moved(self, move: Callable[[Tensor], Tensor]) -> Facts:
         """The same facts, with other tensors: on another device, or detached."""
+        if self.whole is not None and self.chosen is not None:
+            return self.whole.moved(move).part(self.chosen)
         return Facts(
             log_probs=move(self.log_probs),
             groups=self.groups,
@@ -122,7 +174,25 @@ class Facts:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "fresh": False, "_origins": self.origins}  # the same ones
+        return {**self.__dict__, "fresh": False, "_origins": self.origins, "family": None}
+
+
+@dataclass(frozen=True)
+class _PartLabels:
+    """Names of the facts of a part."""
+
+    label: Label
+    columns: np.ndarray
+
+    def __call__(self, column: int, row: int) -> Any:
+        return self.label(int(self.columns[column]), row)
+
+
+def alike(one: Facts, other: Facts) -> bool:
+    """Whether columns of both mean the same, if they have the same origin."""
+    if one.chosen is None or other.chosen is None:
+        return one.chosen is other.chosen and one.groups == other.groups
+    return one.groups == other.groups and np.array_equal(one.chosen, other.chosen)
 
 
 @dataclass(frozen=True)
@@ -141,6 +211,12 @@ class View:
     def origins(self) -> np.ndarray:
         return np.where(self.rows < 0, NOWHERE, self.facts.origins[self.rows])
 
+    @property
+    def constant(self) -> bool:
+        """Whether all rows speak of the same facts."""
+        origins = self.origins
+        return bool((origins == origins[0]).all()) and origins[0] != NOWHERE
+
     def taken(self, rows: np.ndarray) -> View:
         """Some rows of this view, in that order; -1 for a row in which it takes no part."""
         return View(self.facts, np.where(rows < 0, -1, self.rows[rows]))
@@ -148,7 +224,7 @@ class View:
 
 @dataclass
 class _Slot:
-    groups: Groups
+    like: Facts  # the first ones
     origins: np.ndarray  # (batch,), NOWHERE where there is still room
     parts: list[tuple[View, np.ndarray]] = field(default_factory=list)
 
@@ -161,6 +237,10 @@ class _Slot:
             origins = view.facts.origins
             if len(origins) in (1, len(self.origins)) and (origins == self.origins).all():
                 return view.facts
+        first = self.parts[0][0].facts
+        if first.chosen is not None and first.rows == 1:
+            assert all(view.facts is first for view, _ in self.parts)
+            return first  # where it takes no part, no proof speaks of it
         return _joined(self)
 
 
@@ -177,10 +257,18 @@ def arrange(
     >>> stacked = [View(a, first)], [View(b, second)]
     >>> slots, places = arrange([*stacked, [View.whole(a, 2)]], batch=2)
     >>> len(slots), [[slot for slot, _ in view] for view in places[2]]
-    (2, [[0, 1]])
+    (2, [[0]])
     """
     slots: list[_Slot] = []
-    placed = [[_place(view, slots, batch) for view in views] for views in parts]
+    placed: list[list[list[Place]]] = [[[] for _ in views] for views in parts]
+    every = [
+        (view, own, at)
+        for views, own in zip(parts, placed, strict=True)
+        for at, view in enumerate(views)
+    ]
+    # Tags of one row may stand for all rows, so that what they speak of must not be split up.
+    for view, own, at in sorted(every, key=lambda each: not each[0].constant):
+        own[at] = _place(view, slots, batch)
     return [slot.facts() for slot in slots], placed
 
 
@@ -189,7 +277,8 @@ def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
     left = origins != NOWHERE
     places: list[Place] = []
     for number, slot in enumerate(slots):
-        if slot.groups != view.facts.groups:
+        if not alike(slot.like, view.facts):
+            assert not _overlap(slot, view), "parts of one input are written alike first"
             continue
         hit = left & (slot.origins == origins)
         if hit.any():
@@ -203,14 +292,22 @@ def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
         (
             number
             for number, slot in enumerate(slots)
-            if slot.groups == view.facts.groups and (slot.origins[left] == NOWHERE).all()
+            if alike(slot.like, view.facts) and (slot.origins[left] == NOWHERE).all()
         ),
         len(slots),
     )
     if room == len(slots):
-        slots.append(_Slot(view.facts.groups, np.full(batch, NOWHERE, dtype=np.int64)))
+        slots.append(_Slot(view.facts, np.full(batch, NOWHERE, dtype=np.int64)))
     slots[room].take(view, left)
     return [*places, (room, left if places else None)]
+
+
+def _overlap(slot: _Slot, view: View) -> bool:
+    """Whether different parts of one input meet in a row."""
+    if slot.like.chosen is None and view.facts.chosen is None:
+        return False
+    origins = np.broadcast_to(view.origins, slot.origins.shape)
+    return bool(((origins == slot.origins) & (origins != NOWHERE)).any())
 
 
 def _joined(slot: _Slot) -> Facts:
@@ -222,16 +319,18 @@ def _joined(slot: _Slot) -> Facts:
     for number, (view, rows) in enumerate(slot.parts):
         at[rows] = start[number] + np.broadcast_to(view.rows, rows.shape)[rows]
         whose[rows] = number
-    logs = _rows([view.facts.log_probs for view in views], at, ZERO)
+    logs = rows_of([view.facts.log_probs for view in views], at, ZERO)
     given = [view.facts.given_probs for view in views]
     probs = None
     if all(each is not None for each in given):
-        probs = _rows([each for each in given if each is not None], at, 0.0)
+        probs = rows_of([each for each in given if each is not None], at, 0.0)
     label = _RowLabels(tuple(view.facts.label for view in views), whose, at - start[whose])
-    return Facts(log_probs=logs, groups=slot.groups, label=label, probs=probs, origins=slot.origins)
+    return Facts(
+        log_probs=logs, groups=slot.like.groups, label=label, probs=probs, origins=slot.origins
+    )
 
 
-def _rows(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
+def rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
     """Rows of all parts side by side, and one more with nothing but `fill`, at these places."""
     with torch.enable_grad():  # proofs are searched without, but what they are made of learns
         every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)
@@ -251,9 +350,16 @@ class _RowLabels:
         return self.labels[self.whose[row]](column, int(self.rows[row]))
 
 
+def row_labels(label: Label, rows: np.ndarray) -> Label:
+    """Names of facts of which some rows were taken, in this order."""
+    return _RowLabels((label,), np.zeros_like(rows), rows)
+
+
 def all_apart(facts: Sequence[Facts]) -> bool:
     """Can no two of these, unless they are one object, have a fact in common?"""
     if all(each.fresh for each in facts):
+        return True
+    if facts[0].family is not None and all(each.family is facts[0].family for each in facts):
         return True
     origins = [np.unique(each.origins) for each in {id(each): each for each in facts}.values()]
     every = np.concatenate(origins)

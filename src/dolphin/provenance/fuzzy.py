@@ -21,7 +21,10 @@ from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.damp import DAMP
+from dolphin.provenance.damp.chains import spread_rows
+from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
 from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.logarithms import (
     LogTags,
     chunk_indices,
@@ -30,7 +33,8 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.numerics import floor
+from dolphin.provenance.numerics import floor, reading_is_free
+from dolphin.provenance.plain_or import plain_or
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
@@ -89,7 +93,8 @@ class MaxProduct(LogTags):
     the true probability where no proof uses a fact twice. Tags are logarithms: products of any
     length keep their value.
 
-    Gradients: those of the one likeliest product, 0 elsewhere; evenly shared at a tie.
+    Gradients: those of the one likeliest product, 0 elsewhere; evenly shared at a tie. `explain`
+    reads the product off them.
 
     Cost: O(B) per combination.
 
@@ -103,6 +108,9 @@ class MaxProduct(LogTags):
     laws = SEMIRING | LATTICE | NEGATION | {"distributive"}
     padding = -math.inf
 
+    def from_facts(self, facts: Facts) -> Tensor:
+        return marked(facts)
+
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return tags.amax(dim)
 
@@ -112,13 +120,17 @@ class MaxProduct(LogTags):
         rows = max(tags.shape[1] for tags in operands)
         spread = [tags.expand(-1, rows) for tags in operands]
         parts = [
-            _BestProduct.of(bucket, chunk_size(bucket.depth * rows), *spread)
+            _BestProduct.of(bucket, chunk_size(bucket.width, bucket.depth * rows), *spread)
             for bucket in plan.on(operands[0].device)
         ]
         return self._assemble(parts, plan, operands)
 
     def saturated(self, old: Tensor, new: Tensor) -> bool:
         return bool((old == new).all())
+
+    def proofs(self, tags: Tensor, place: int, row: int) -> list[tuple[float, list[Any]]]:
+        """The likeliest one, where gradients are recorded; of equally likely ones the first."""
+        return likeliest_proof(self, tags[place, 0 if tags.shape[1] == 1 else row])
 
 
 class _BestProduct(Formula):
@@ -147,6 +159,8 @@ class _BestProduct(Formula):
         for start in range(0, bucket.width, ctx.step):
             chunk = slice(start, start + ctx.step)
             share = log_products(bucket, ready, start, ctx.step).eq_(best[chunk])
+            if one_winner():
+                share *= share.cumsum(0) == 1
             share.mul_(grad[chunk] / share.sum(0))
             flat = share.view(-1, share.shape[-1])
             for total, index in zip(grads, chunk_indices(bucket, start, ctx.step), strict=True):
@@ -181,6 +195,20 @@ class NoisyOr(LogTags):
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
         return _NoisyOr.of(tags, dim)
+
+    def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
+        single = all(tags.dtype == torch.float32 for tags in operands)
+        if followed() or not single or not reading_is_free(operands[0]):
+            return super().contract(operands, plan)
+        spread = spread_rows(operands)
+        parts: list[Tensor] = []
+        for bucket in plan.on(operands[0].device):
+            step = chunk_size(bucket.width, bucket.depth * spread[0].shape[1])
+            part = plain_or(bucket, step, _NoisyOr.formula, spread)
+            if part is None:
+                return super().contract(operands, plan)
+            parts.append(part)
+        return self._assemble(parts, plan, operands)
 
     def contract_disjoint(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
         return _SUMS.contract(operands, plan)

@@ -15,7 +15,7 @@ from torch import Tensor
 from dolphin.execution.indices import BucketTensors
 from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, chunk_elements, log1mexp, prob_of_log
+from dolphin.provenance.numerics import ZERO, at_once, log1mexp, prob_of_log
 
 
 class LogTags(TensorProvenance):
@@ -46,10 +46,9 @@ class LogTags(TensorProvenance):
 _IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
 
 
-def chunk_size(numbers_each: int) -> int:
+def chunk_size(things: int, numbers_each: int) -> int:
     """How many groups or symbols, of so many numbers each, are worked on at once."""
-    most = min(_IN_CACHE, chunk_elements())
-    return max(1, most // max(1, numbers_each))
+    return at_once(things, numbers_each, _IN_CACHE)
 
 
 def padded(bucket: BucketTensors, operands: Sequence[Tensor], zero: float) -> list[Tensor]:

@@ -8,15 +8,16 @@ The two cancel along a product, so the gradient of a·b at a = 0 comes out as b,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from dolphin.errors import UnsupportedError
 from dolphin.provenance.differentiation import transformed, vectorized
-from dolphin.settings import USUAL, current_settings
+from dolphin.settings import USUAL, current_settings, settings_in_force
 
 ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
 IMPOSSIBLE = -1e29  # anything below is such a logarithm, perhaps multiplied with others
@@ -130,8 +131,9 @@ def rounding(dtype: torch.dtype) -> float:
     return 1e-12 if dtype == torch.float64 else 1e-5
 
 
-EXCESS = 1e-3
-"""How far above 1 sums may be because inputs are: those of exclusive symbols may add up to it."""
+def excess(dtype: torch.dtype) -> float:
+    """How far above 1 a sum of many products counts as 1, because rounding may carry it there."""
+    return 1e-9 if dtype == torch.float64 else 3e-5
 
 
 def at_most_one(logs: Tensor) -> Tensor:
@@ -141,7 +143,7 @@ def at_most_one(logs: Tensor) -> Tensor:
 
 def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
     """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is to be kept."""
-    inside = logs <= EXCESS
+    inside = logs <= excess(logs.dtype)
     beyond = torch.zeros_like(logs)
     if keep_gradient:
         probs = torch.where(inside, 0.0, logs).exp()
@@ -151,21 +153,57 @@ def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
 
 def gradient_above_one(grad: Tensor, logs: Tensor, *, clip: bool) -> Tensor:
     """The gradient of a logarithm, from that of its value clipped at log 1."""
-    beyond = logs > EXCESS
+    beyond = logs > excess(logs.dtype)
     return torch.where(beyond, 0.0 if clip else grad * logs.exp(), grad)
 
 
-def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
-    """The gradient of plain sums, from that of the logarithm of their value clipped at 1."""
+def plain_share(
+    grad: Tensor, sums: Tensor, *, clip: bool, dtype: torch.dtype | None = None
+) -> Tensor:
+    """The gradient of plain sums, from that of the logarithm of their value clipped at 1.
+
+    `dtype`: the precision of what was added up, if not that of the sums.
+    """
     if not clip:
         return grad / sums.clamp(max=1.0)
-    return (grad / sums).masked_fill_(sums > 1.0 + EXCESS, 0.0)
+    return (grad / sums).masked_fill_(sums > 1.0 + excess(dtype or sums.dtype), 0.0)
+
+
+def at_once(things: int, numbers_each: int, most: int | None = None) -> int:
+    """How many of `things`, of so many numbers each, are worked on at once.
+
+    All of them in compiled and exported code: what it does can't depend on the number of rows.
+    """
+    if torch.compiler.is_compiling():
+        return max(1, things)
+    limit = chunk_elements() if most is None else min(most, chunk_elements())
+    return max(1, limit // max(1, numbers_each))
+
+
+def cut_above_one(sums: Tensor, *, plain: bool) -> tuple[int, int]:
+    """How many sums, as numbers or as logarithms, lose their gradient because they pass 1."""
+    most = excess(sums.dtype)
+    return int((sums > (1.0 + most if plain else most)).sum()), sums.numel()
 
 
 def chunk_elements() -> int:
     """Numbers to hold at once; the usual limit in compiled code, which can't see its context."""
     limits = USUAL if torch.compiler.is_compiling() else current_settings()
     return limits.chunk_elements
+
+
+def recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """The result of a function that runs once more in the backward pass, instead of being kept.
+
+    Under the same limits, whatever is in force by then: it must do exactly the same again.
+    """
+    limits = current_settings()
+
+    def limited(*given: Any) -> Tensor:
+        with settings_in_force(limits):
+            return function(*given)
+
+    return checkpoint(limited, *arguments, use_reentrant=False)  # type: ignore[return-value]
 
 
 def reading_is_free(tensor: Tensor) -> bool:

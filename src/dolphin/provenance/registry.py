@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
@@ -53,15 +54,23 @@ def get_provenance(name: ProvenanceName | RegisteredName, **parameters: Any) -> 
     >>> get_provenance("dtkp-am", k=3)
     TopKProofs(k=3)
     """
-    make = _BY_NAME.get(name) if isinstance(name, str) else None
-    if make is None:
-        raise InputError(
-            f"get_provenance: no provenance {name!r}; known are {listing(_BY_NAME, 20)}."
-        )
+    make = _factory("get_provenance", name)
     try:
         return make(**parameters)
     except TypeError as error:
         raise InputError(f"get_provenance({name!r}): {error}.") from None
+
+
+def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
+    """What makes the provenance of this name, with the operation that asks for it in errors."""
+    make = _BY_NAME.get(name) if isinstance(name, str) else None
+    if make is None:
+        near = difflib.get_close_matches(name, _BY_NAME, 1) if isinstance(name, str) else []
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise InputError(
+            f"{operation}: no provenance {name!r}; known are {listing(_BY_NAME, 20)}.{meant}"
+        )
+    return make
 
 
 def register_provenance(name: str, factory: Callable[..., Provenance]) -> RegisteredName:
@@ -122,7 +131,7 @@ def resolve(operation: str, provenance: AnyProvenance | None) -> Provenance:
     if provenance is None:
         return _default.get()
     if isinstance(provenance, str):
-        return get_provenance(provenance)
+        return _factory(operation, provenance)()
     if not isinstance(provenance, Provenance):
         raise InputError(
             f"{operation}: provenance must be a Provenance such as dolphin.TopKProofs(k=3), or the "

@@ -42,6 +42,10 @@ class TNorm(TruthValues):
         """a ⊕ b."""
         return 1.0 - self.norm(1.0 - a, 1.0 - b)
 
+    def dual_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        """d(a ⊕ b)/da."""
+        return self.slope(1.0 - a, 1.0 - b)
+
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         return _Norm.apply(self, False, *torch.broadcast_tensors(a, b))  # type: ignore
 
@@ -79,9 +83,9 @@ class _Norm(torch.autograd.Function):
         a, b = ctx.saved_tensors
         if not ctx.dual:
             return None, None, grad * ctx.logic.slope(a, b), grad * ctx.logic.slope(b, a)
-        left, right = 1.0 - a.clamp(min=0.0), 1.0 - b.clamp(min=0.0)
+        left, right = a.clamp(min=0.0), b.clamp(min=0.0)
         apart = (a < 0.0) | (b < 0.0)
-        slopes = ctx.logic.slope(left, right), ctx.logic.slope(right, left)
+        slopes = ctx.logic.dual_slope(left, right), ctx.logic.dual_slope(right, left)
         shares = (
             torch.where(apart, (x >= 0.0).to(x.dtype), s)
             for x, s in zip((a, b), slopes, strict=True)
@@ -183,9 +187,12 @@ class Yager(TNorm):
         return (1.0 - self._length(1.0 - a, 1.0 - b)).clamp(min=0.0)
 
     def slope(self, a: Tensor, b: Tensor) -> Tensor:
-        length = self._length(1.0 - a, 1.0 - b)
-        share = (1.0 - a) / length.where(length > 0.0, torch.ones_like(length))
-        share = torch.where(length > 0.0, share, 0.5 ** (1.0 / self.p))  # a = b = 1: as at any tie
+        return self.dual_slope(1.0 - a, 1.0 - b)
+
+    def dual_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        length = self._length(a, b)
+        share = a / length.where(length > 0.0, torch.ones_like(length))
+        share = torch.where(length > 0.0, share, 0.5 ** (1.0 / self.p))  # a = b = 0: as at any tie
         return torch.where(length <= 1.0, share ** (self.p - 1.0), 0.0)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:

@@ -98,6 +98,13 @@ class BoundedCache(Generic[K, V]):
                 self.weight -= self.weigh(self._entries.popitem(last=False)[1])
             return value
 
+    def replace(self, key: K, value: V) -> None:
+        """Store `value` instead of what is stored."""
+        with self._lock:
+            old = self._entries.pop(key, None)
+            self.weight -= 0 if old is None else self.weigh(old)
+        self.put(key, value)
+
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         value = self.get(key)
         # `make` may run user code: never while holding the lock.

@@ -12,6 +12,7 @@ import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
 from dolphin.symbolic.chance import Sources, Weighted, chance_number
+from dolphin.symbolic.changing import NOTHING, Changing, including
 from dolphin.symbolic.identity import key_of
 from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.symbols import SymbolTable
@@ -87,11 +88,16 @@ class Watch:
         operation: str,
         functions: Sequence[Callable[..., Any] | None],
         cache: bool = True,
+        changing: Changing = NOTHING,
     ) -> Watch | None:
-        """A watch over the functions of an operation; None if they are not to be remembered."""
+        """A watch over the functions of an operation; None if they are not to be remembered.
+
+        `changing`: what may change about the symbols that they are given.
+        """
+        first = next(function for function in functions if function is not None)
 
         def look() -> Hashable | None:
-            key = key_of(operation, functions, cache)
+            key = including(key_of(operation, functions, cache), changing, first)
             return None if key is None else (operation, key)
 
         key = look()

@@ -15,7 +15,7 @@ import numbers
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, SupportsFloat, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Weighted(Generic[S]):
         return f"weighted({{{shown}}})"
 
 
-def weighted(outcomes: Mapping[S, Any]) -> Weighted[S]:
+def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
     """One of these outcomes, at random: what a user function returns to say chance.
 
     In `apply`, `apply_if`, `map` and `fixpoint` each combination of symbols has a choice of its

@@ -18,6 +18,7 @@ import numpy as np
 from dolphin.errors import DolphinError, FunctionError, SizeError, SymbolError, shorten
 from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
+from dolphin.symbolic.endless import EndlessError, Watched, watched
 from dolphin.symbolic.symbols import SymbolTable
 from dolphin.symbolic.watching import calls_of_functions
 
@@ -113,6 +114,7 @@ class Execution:
         self.one_step = one_step  # stop where the script ends
         self.made: list[Any] = []  # the choices, as symbols
         self.stopped = False
+        self.watched: Watched | None = None
         self._step = 0
         self._questions = 0
         self._answers: dict[int, Any] = {}
@@ -187,6 +189,8 @@ class Execution:
                 raise Stop
             choice = possible[0]
         self._step += 1
+        if self.watched is not None:
+            self.watched.restart()
         if self._step > self.explorer.max_choices:
             raise self._endless(f"has made {self.explorer.max_choices:,} choices")
         self.node = self.node.child(choice)
@@ -281,11 +285,18 @@ def executing(execution: Execution | None) -> Iterator[None]:
 def run(execution: Execution, function: Callable[[], Any]) -> None:
     """Run a program by a script; what it asks for and returns is entered in the tree."""
     table, name = execution.explorer.table, execution.explorer.name
+    seconds = current_settings().max_seconds
     try:
-        with executing(execution), calls_of_functions(1):
+        with watched(seconds) as execution.watched, executing(execution), calls_of_functions(1):
             result = function()
     except Stop:
         return
+    except EndlessError:
+        raise SizeError(
+            f"{name}: the program has run for {seconds} seconds without making a choice"
+            f"{execution.after()}: does it end? Bound the loop, or allow more with "
+            "dolphin.settings(max_seconds=...)."
+        ) from None
     except Exception as error:
         if isinstance(error, DolphinError) and str(error).startswith(f"{name}: "):
             raise

@@ -39,7 +39,7 @@ class Items:
         return self.rows * (1 if self.keys is None else len(self.keys))
 
     @property
-    def row_of_groups(self) -> np.ndarray:
+    def rows_of_groups(self) -> np.ndarray:
         return np.arange(self.groups) // max(1, self.groups // self.rows)
 
     def ordered(self, order: np.ndarray) -> Items:
@@ -108,7 +108,7 @@ def _results(
     cache: bool,
 ) -> np.ndarray:
     """The numbers of a function's results; functions run once for each new symbol."""
-    watch = Watch.of(operation, (function, condition), cache)
+    watch = Watch.of(operation, (function, condition), cache, table.changing(symbols))
     return evaluate(
         operation, function, condition, watch and watch.key, table, [symbols], distinct=False,
         watch=watch,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import itertools
 import math
 import operator
 import threading
@@ -27,12 +28,15 @@ import numpy as np
 
 from dolphin.errors import SymbolError, shorten
 from dolphin.symbolic.bounded import BoundedCache, register
+from dolphin.symbolic.changing import NOTHING, Changing, is_plain
 from dolphin.symbolic.memos import Memo
 
 NAN = math.nan
 COMPLEX_NAN = complex(math.nan, math.nan)
 DECIMAL_NAN = decimal.Decimal("nan")
 _SCALARS = frozenset({int, str, bool, bytes, type(None)})
+# Of these types and no other, equal objects are alike: 1 equals True, but True is not here.
+_UNMISTAKABLE = frozenset({int, str, bytes, type(None)})
 # Libraries whose objects compare with anything, by all that they hold.
 _WELL_KNOWN = frozenset({"builtins", "fractions", "decimal", "datetime", "uuid", "pathlib"})
 
@@ -155,6 +159,26 @@ def _obviously_alike(symbol: Any, equal: Any) -> bool:
     return True
 
 
+def _simple_type(symbols: Iterable[Any]) -> type | None:
+    """The type of symbols for which equal means alike, None if they are not of such a type.
+
+    That is a type of `_UNMISTAKABLE`, or tuples of one type whose members are of such types.
+    """
+    symbols = list(symbols)
+    types_ = set(map(type, symbols))
+    if len(types_) != 1:
+        return None
+    (cls,) = types_
+    if cls in _UNMISTAKABLE:
+        return cls
+    if cls is not tuple:
+        same = (cls.__eq__ is tuple.__eq__, cls.__hash__ is tuple.__hash__)
+        if not (issubclass(cls, tuple) and all(same) and cls.__iter__ is tuple.__iter__):
+            return None
+    members = set(map(type, itertools.chain.from_iterable(symbols)))
+    return cls if members <= _UNMISTAKABLE else None
+
+
 def equal(one: Any, other: Any) -> bool:
     """Whether two symbols are equal; they are not if `__eq__` can't tell."""
     try:
@@ -178,10 +202,13 @@ class SymbolTable:
 
     __slots__ = (
         "__weakref__",
+        "_changeable",
         "_class_of",
         "_lock",
         "_numbers",
+        "_simple",
         "_special",
+        "_types",
         "_variants",
         "chances",
         "memos",
@@ -196,12 +223,16 @@ class SymbolTable:
         self.programs: dict[Hashable, Any] = {}  # what programs ask for after which choices
         self.chances: list[Any] = []  # results that are a matter of chance
         self.remembered = 0  # entries in all memos
+        self._changeable: list[int] = []  # numbers of symbols that are no plain values
         self._numbers: dict[Any, int] = {}
         self._special: dict[int, list[int]] = {}  # by hash, see `_number_special`
         # Equal symbols of another kind get numbers of their own; `_class_of` leads from every
         # number to the number of the symbol that was first in its class of equals.
         self._variants: dict[int, list[int]] = {}
         self._class_of = np.empty(1024, dtype=np.int64)
+        # The type of each symbol for which equal means alike, by number; 0 for others.
+        self._types: dict[type, int] = {}
+        self._simple = np.zeros(1024, dtype=np.int64)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -232,7 +263,24 @@ class SymbolTable:
             return self._number_special(symbol, hashed)
 
     def numbers(self, symbols: Iterable[Any]) -> np.ndarray:
-        return np.fromiter(map(self.number, symbols), dtype=np.int64)
+        """The numbers of some symbols, given out now where they are new."""
+        symbols = list(symbols)
+        known = self._known_numbers(symbols)
+        return np.fromiter(map(self.number, symbols), np.int64) if known is None else known
+
+    def _known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
+        """The same where all symbols are known and obviously alike: without a step of Python each.
+
+        0.2 instead of 1.4 microseconds per symbol.
+        """
+        cls = _simple_type(symbols)
+        if cls is None:
+            return None
+        numbers: list[Any] = list(map(self._numbers.get, symbols))
+        if None in numbers:
+            return None
+        found = np.array(numbers, dtype=np.int64)
+        return found if (self._simple[found] == self._types.get(cls, -1)).all() else None
 
     def _number_ordinary(self, symbol: Any, hashed: int) -> int:
         first = self._numbers.get(symbol)
@@ -289,9 +337,22 @@ class SymbolTable:
         number = len(self.symbols)
         if number == len(self._class_of):
             self._class_of = np.concatenate([self._class_of, np.empty_like(self._class_of)])
+            self._simple = np.concatenate([self._simple, np.zeros_like(self._simple)])
         self._class_of[number] = number
+        simple = _simple_type((symbol,))
+        if simple is not None:
+            self._simple[number] = self._types.setdefault(simple, 1 + len(self._types))
         self.symbols.append(symbol)
+        if not is_plain(symbol):
+            self._changeable.append(number)
         return number
+
+    def changing(self, numbers: np.ndarray) -> Changing:
+        """What may change about the symbols with these numbers."""
+        if not self._changeable:
+            return NOTHING
+        met = np.intersect1d(numbers, self._changeable)
+        return Changing.among([self.symbols[number] for number in met.tolist()])
 
     def memo(self, key: Hashable, arity: int) -> Memo:
         """What is remembered of a function, with this many arguments."""
@@ -316,13 +377,22 @@ class Symbols(Sequence[Any]):
     looked up by identity.
     """
 
-    __slots__ = ("__weakref__", "_distinct", "_index", "_looked_up", "_numbered", "members")
+    __slots__ = (
+        "__weakref__",
+        "_changing",
+        "_distinct",
+        "_index",
+        "_looked_up",
+        "_numbered",
+        "members",
+    )
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
         self._distinct = False  # known to be, that is
         self._looked_up: tuple[Symbols, np.ndarray] | None = None
         self._index: dict[Any, int] | None = None
+        self._changing: Changing | None = None
         self._numbered: tuple[weakref.ref[SymbolTable], np.ndarray] | None = None
 
     @classmethod
@@ -330,7 +400,23 @@ class Symbols(Sequence[Any]):
         """The `Symbols` of these members, which must be distinct."""
         if isinstance(members, range):
             return _known.get_or_make(members, lambda: cls.of(tuple(members)))
-        members = tuple(map(canonical, members))
+        given = tuple(members)  # the same object if it is a tuple
+        address = _address(given)
+        again = None if address is None else _given.get(address)
+        if again is not None and _same_objects(again[0], given):
+            return again[1]
+        kinds = _quick_kinds(given)
+        if kinds is None:
+            return cls._slowly(given)
+        found = _known.get_or_make((kinds, given), lambda: cls(given))
+        if address is not None:
+            _given.replace(address, (given, found))
+        return found
+
+    @classmethod
+    def _slowly(cls, given: tuple[Any, ...]) -> Symbols:
+        """The same where symbols can be anything."""
+        members = tuple(map(canonical, given))
         try:
             # Kinds come first: members of different types must not be compared.
             key = (tuple(map(kind, members)), members)
@@ -347,6 +433,13 @@ class Symbols(Sequence[Any]):
 
     def __getitem__(self, item: Any) -> Any:
         return self.members[item]
+
+    @property
+    def changing(self) -> Changing:
+        """What may change about them."""
+        if self._changing is None:
+            self._changing = Changing.among(self.members)
+        return self._changing
 
     @property
     def _places(self) -> dict[Any, int]:
@@ -420,6 +513,42 @@ class Symbols(Sequence[Any]):
         """The numbers as a single row, (1, N)."""
         return self.numbers(table)[None, :]
 
+
+def _quick_kinds(members: tuple[Any, ...]) -> Any:
+    """The kinds of plain symbols and of tuples of them, in a few calls; None for others.
+
+    Of 50,000 triples: 6 ms, instead of 140 ms symbol by symbol.
+    """
+    types = set(map(type, members))
+    parts: Iterable[Any] = members
+    if types == {tuple}:
+        parts = list(itertools.chain.from_iterable(members))
+        types = set(map(type, parts))
+        if types <= _SCALARS:
+            return tuple, types.pop() if len(types) == 1 else tuple(map(type, parts))
+    if types <= _SCALARS:
+        return types.pop() if len(types) == 1 else tuple(map(type, parts))
+    return None
+
+
+_FEW = 64  # symbols that are read quickly enough
+
+
+def _address(members: tuple[Any, ...]) -> Hashable | None:
+    """Where the same objects are looked up."""
+    return (len(members), id(members[0]), id(members[-1])) if len(members) > _FEW else None
+
+
+def _same_objects(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return one is other or all(map(operator.is_, one, other))
+
+
+# Symbols of large inputs as they were given, so that they are read once and not at every step.
+# Only symbols that can't change are remembered like this, together with the tuple that holds them.
+_given: BoundedCache[Hashable, tuple[tuple[Any, ...], Symbols]] = BoundedCache(
+    2_000_000, lambda pair: len(pair[0])
+)
+register("symbols as given", _given.__len__, _given.clear)
 
 # Many programs share few sets of symbols. What is evicted is only made again.
 _known: BoundedCache[Hashable, Symbols] = BoundedCache(1024)

@@ -101,6 +101,8 @@ class Writer:
     dtype: str
     largest: int  # combinations that an operation may make
     grad: bool
+    asks: bool = True  # whether the definitions say what questions give
+    counts: bool = True  # whether probabilities are those of all worlds: conditions are exact
     statements: list[Statement] = field(default_factory=list)
     known: dict[str, Info] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
@@ -150,6 +152,10 @@ class Writer:
 
     def batch(self, names: list[str]) -> int:
         return max(self.known[name].batch for name in names)
+
+    def fits(self, names: list[str]) -> bool:
+        """Whether these can meet in one operation."""
+        return len({self.known[name].batch for name in names} - {1}) <= 1
 
     def pick(self, options: list[str]) -> str:
         return self.rng.choice(options)
@@ -277,6 +283,8 @@ class Writer:
     def pairs(self, rows: int) -> None:
         """Edges of a graph, for recursion."""
         edges = self.rng.sample([(0, 1), (1, 2), (2, 0), (0, 2), (1, 0)], 3)
+        if self.rng.random() < 0.5:  # a way of three steps beside a short one, without new ends
+            edges = [(0, 1), (1, 2), (2, 3), (0, 2), (1, 3), (0, 3)]
         x = self.leaf(rows, len(edges), [[c] for c in range(len(edges))], "probs")
         expression = f"dl.Distribution({x}, {edges}, exclusive=False)"
         self.inputs.append(self.let("input pairs", expression, Info(rows, len(edges), "pair")))
@@ -338,7 +346,7 @@ def kind(weight: int) -> Callable[[Kind], Kind]:
 
 def generate(seed: int) -> Program:
     """The program of a seed."""
-    from fuzzing import operations  # noqa: F401  (registers the kinds)
+    from fuzzing import language_operations, operations  # noqa: F401  (register the kinds)
 
     rng = random.Random(seed)
     provenance = rng.choices(list(PROVENANCES), list(PROVENANCES.values()))[0]
@@ -352,17 +360,26 @@ def generate(seed: int) -> Program:
     if provenance == "nilpotent":
         dtype = "float64"
     largest = 40 if proofs and k is None else 90
-    writer = Writer(rng, rng.choice([1, 2, 2, 3]), numbers, dtype, largest, rng.random() < 0.9)
+    every = k is None and proofs
+    asks = every or provenance in ("exact", "damp", "noisy-or", "viterbi", "min-max", "boolean")
+    counts = provenance == "exact" or (every and provenance == "dtkp-wmc")
+    rows, grad = rng.choice([1, 2, 2, 3]), rng.random() < 0.9
+    writer = Writer(rng, rows, numbers, dtype, largest, grad, asks, counts)
     for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
         writer.input()
     names, weights = zip(*((name, weight) for name, (weight, _) in KINDS.items()), strict=True)
     for name in rng.choices(names, weights, k=rng.randint(1, 6)):
         KINDS[name][1](writer)
-    reads = rng.sample(["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace"], 2)
+    reads = rng.sample(
+        ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
+         "entropy", "posterior", "most_likely", "apart"], 2
+    )  # fmt: skip
+    if seed % 2 and any(statement.feature == "fixpoint" for statement in writer.statements):
+        reads[0] = "trace"  # the end of a traced fixpoint depends on numbers
     result = list(writer.known)[-1]
     program = Program(
         seed, provenance, k, tuple(writer.statements), tuple(writer.inputs), result,
-        rng.choice([1, 2, 7, 50]) if rng.random() < 0.15 else None,
+        rng.choice([1, 2, 7, 50]) if rng.random() < 0.15 and k is None else None,
         double, dtype != "float64", tuple(reads),
     )  # fmt: skip
     return needed(program)

@@ -107,7 +107,7 @@ def largest(numbers: list[Jet]) -> Jet:
     """The largest of several. Equal numbers that are not one and the same make a corner."""
     best = max(numbers, key=lambda number: number.real)
     rivals = [n for n in numbers if n is not best and abs(n.real - best.real) < TIE]
-    return best.cornered(any(rival.grad != best.grad for rival in rivals))
+    return best.cornered(any(not rival.smooth or rival.grad != best.grad for rival in rivals))
 
 
 def smallest(numbers: list[Jet]) -> Jet:

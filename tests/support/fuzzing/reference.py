@@ -9,157 +9,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import operator
 import struct
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from fuzzing.answers import Questions
 from fuzzing.diagrams import Group
 from fuzzing.jets import STEP, TIE, Jet, sigmoid, softmax, total
+from fuzzing.language import Language
+from fuzzing.rows import Row, Value, key_of
 from fuzzing.semirings import RefusedError, Semiring, UnsettledError
 
 INF = float("inf")
 
 
-def key_of(symbol: Any) -> Hashable:
-    """What tells symbols apart: equality, except that all nan are one, in tuples as well."""
-    if isinstance(symbol, tuple):
-        return tuple(map(key_of, symbol))
-    try:
-        hash(symbol)
-    except TypeError:
-        raise RefusedError("a symbol must be hashable") from None
-    if isinstance(symbol, (Value, types.GeneratorType, types.CoroutineType)):
-        raise RefusedError("not a symbol")
-    return symbol if symbol == symbol else ("nan",)
-
-
-class Row:
-    """Symbols in order of first appearance, and their tags."""
-
-    def __init__(self) -> None:
-        self.entries: dict[Hashable, tuple[Any, list[Any]]] = {}
-
-    def add(self, symbol: Any, tag: Any) -> None:
-        self.entries.setdefault(key_of(symbol), (symbol, []))[1].append(tag)
-
-    def settled(self, semiring: Semiring) -> Row:
-        """With the tags of each symbol ⊕-ed."""
-        row = Row()
-        row.entries = {
-            key: (symbol, [tags[0] if len(tags) == 1 else semiring.plus(tags)])
-            for key, (symbol, tags) in self.entries.items()
-        }
-        return row
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter((symbol, tags[0]) for symbol, tags in self.entries.values())
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def symbols(self) -> list[Any]:
-        return [symbol for symbol, _ in self.entries.values()]
-
-    def tag(self, symbol: Any, otherwise: Any) -> Any:
-        found = self.entries.get(key_of(symbol))
-        return otherwise if found is None else found[1][0]
-
-
-class Value:
-    """A distribution: one dictionary per row."""
-
-    def __init__(self, reference: Reference, rows: Sequence[Row]) -> None:
-        self.reference, self.each = reference, list(rows)
-
-    @property
-    def batch_size(self) -> int:
-        return len(self.each)
-
-    @property
-    def symbols(self) -> list[Any]:
-        """Those of all rows, by first appearance."""
-        every: dict[Hashable, Any] = {}
-        for row in self.each:
-            for symbol in row.symbols:
-                every.setdefault(key_of(symbol), symbol)
-        return list(every.values())
-
-    def row_of(self, number: int) -> Row:
-        return self.each[0 if len(self.each) == 1 else number]
-
-    def probability(self, row: int, symbol: Any) -> Jet:
-        semiring = self.reference.semiring
-        return semiring.probability(self.row_of(row).tag(symbol, semiring.zero))
-
-    # -- what the texts call -----------------------------------------------------------------------
-
-    def __getitem__(self, rows: Any) -> Value:
-        if isinstance(rows, slice):
-            chosen = self.each[rows]
-        elif isinstance(rows, int):
-            chosen = [self.each[rows]]
-        elif all(isinstance(r, bool) for r in rows):
-            chosen = [row for row, wanted in zip(self.each, rows, strict=True) if wanted]
-        else:
-            chosen = [self.each[r] for r in rows]
-        if not chosen:
-            raise RefusedError("no rows")
-        return Value(self.reference, chosen)
-
-    def rows(self) -> list[Value]:
-        return [self[row] for row in range(len(self.each))]
-
-    def map(self, function: Callable, **options: Any) -> Value:
-        return self.reference.apply(self, function, **options)
-
-    def detach(self) -> Value:
-        raise NotImplementedError
-
-    def probs(self, symbols: Any = None) -> Scratch:
-        return Scratch()
-
-    def _with(self, other: Any, function: Callable) -> Value:
-        if isinstance(other, Value):
-            return self.reference.apply(self, other, function)
-        return self.map(lambda symbol: function(symbol, other))
-
-    def __add__(self, other: Any) -> Value:
-        return self._with(other, operator.add)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._with(other, operator.mul)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.map(lambda symbol: other - symbol)
-
-    def __eq__(self, other: Any) -> Any:
-        return self._with(other, operator.eq)
-
-    def __le__(self, other: Any) -> Value:
-        return self._with(other, operator.le)
-
-    __hash__ = object.__hash__
-
-
-class Scratch:
-    """Numbers that a text reads only to write into them."""
-
-    def detach(self) -> Scratch:
-        return self
-
-    def zero_(self) -> None:
-        pass
-
-
-class Reference:
+class Reference(Questions, Language):
     """The module `dolphin`, under one provenance."""
 
     def __init__(self, semiring: Semiring) -> None:
+        super().__init__()
         self.semiring = semiring
-        self.groups = itertools.count()
+        self.groups: Iterator[int] = itertools.count()
         self.Distribution = Constructors(self)
 
     @contextlib.contextmanager
@@ -199,10 +70,13 @@ class Reference:
             row = Row()
             for combination in itertools.product(*(value.row_of(number) for value in values)):
                 symbols = [symbol for symbol, _ in combination]
-                if condition(*symbols):
-                    row.add(function(*symbols), self._times([tag for _, tag in combination]))
+                if not condition(*symbols):
+                    continue
+                tags, result = [tag for _, tag in combination], function(*symbols)
+                for symbol, more in self.outcomes(result):
+                    row.add(symbol, self._times([*tags, *more]))
             rows.append(row.settled(self.semiring))
-        return Value(self, rows)
+        return Value(self, rows, exclusive=all(value.exclusive for value in values))
 
     def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Value:
         *values, function = arguments
@@ -277,19 +151,15 @@ class Reference:
         return functools.reduce(lambda a, b: self.apply(a, b, function), values)
 
     def sample(self, value: Value, k: int) -> Value:
-        width = max(map(len, value.each))
-        ragged = any(row.symbols != value.each[0].symbols for row in value.each)
         rows = []
         for old in value.each:
-            weights = [(self.semiring.probability(tag).real, s) for s, tag in old]
-            possible = [(weight, s) for weight, s in weights if weight > 1e-25]
-            if width <= k:
-                if ragged and len(possible) < len(weights):
-                    raise UnsettledError("whether impossible symbols stay")
+            if len(old) <= k:
                 rows.append(old)
                 continue
-            if len(possible) < min(k, len(weights)):
-                raise UnsettledError("whether impossible symbols stay")
+            weights = [(self.semiring.probability(tag).real, s) for s, tag in old]
+            possible = [(weight, s) for weight, s in weights if weight > 1e-25]
+            if len(possible) < k:
+                raise UnsettledError("which impossible symbols stay")
             possible.sort(key=lambda pair: -pair[0])
             if len(possible) > k and possible[k - 1][0] - possible[k][0] <= TIE * possible[k][0]:
                 raise UnsettledError("a tie among symbols")
@@ -299,7 +169,7 @@ class Reference:
                 if key_of(symbol) in kept:
                     row.add(symbol, tag)
             rows.append(row)
-        return Value(self, rows)
+        return Value(self, rows, exclusive=value.exclusive)
 
 
 class Constructors:
@@ -325,20 +195,17 @@ class Constructors:
         raise NotImplementedError
 
     def _rows(self, numbers: Leaf, symbols: Any, exclusive: Any, kind: str) -> Value:
-        rows = [self._row(list(row), list(symbols), exclusive, kind) for row in numbers.values]
-        return Value(self.reference, rows)
+        given = numbers.values if isinstance(numbers.values[0], list) else [numbers.values]
+        rows = [self._row(list(row), list(symbols), exclusive, kind) for row in given]
+        alone = exclusive is True or (exclusive is False and len(list(symbols)) == 1)
+        if not isinstance(exclusive, bool):
+            alone = len(self._groups(exclusive, len(list(symbols)))) == 1
+        return Value(self.reference, rows, exclusive=alone)
 
     def _row(self, numbers: list[Jet], symbols: list[Any], exclusive: Any, kind: str) -> Row:
-        columns = range(len(symbols))
         if len(numbers) != len(symbols) or len({key_of(s) for s in symbols}) != len(symbols):
             raise RefusedError("one symbol per column, all distinct")
-        groups = [list(columns)] if exclusive is True else []
-        if not isinstance(exclusive, bool):
-            groups = [list(group) for group in exclusive if len(group)]
-        named = [column for group in groups for column in group]
-        if len(set(named)) != len(named) or any(column not in columns for column in named):
-            raise RefusedError("groups that don't fit")
-        groups += [[column] for column in columns if column not in named]
+        groups = self._groups(exclusive, len(symbols))
         tags: dict[int, Any] = {}
         for members in groups:
             if not members:
@@ -352,6 +219,16 @@ class Constructors:
         for column, symbol in enumerate(symbols):
             row.add(symbol, tags[column])
         return row
+
+    def _groups(self, exclusive: Any, number: int) -> list[list[int]]:
+        columns = range(number)
+        groups = [list(columns)] if exclusive is True else []
+        if not isinstance(exclusive, bool):
+            groups = [list(group) for group in exclusive if len(group)]
+        named = [column for group in groups for column in group]
+        if len(set(named)) != len(named) or any(column not in columns for column in named):
+            raise RefusedError("groups that don't fit")
+        return groups + [[column] for column in columns if column not in named]
 
     def _probs(self, numbers: list[Jet], kind: str, exclusive: bool) -> list[Jet]:
         if any(number.value != number.value for number in numbers):
@@ -373,7 +250,7 @@ class Constructors:
     def certain(self, symbol: Any, batch: int = 1) -> Value:
         row = Row()
         row.add(symbol, self.reference.semiring.one)
-        return Value(self.reference, [row] * batch)
+        return Value(self.reference, [row] * batch, exclusive=True)
 
     def certain_rows(self, symbols: Sequence[Any]) -> Value:
         return self.stack([self.certain(symbol) for symbol in symbols])
@@ -385,15 +262,19 @@ class Constructors:
         )
         if per_row and len(exclusive) != len(rows):
             raise RefusedError("one entry of exclusive per row")
-        made = []
+        made, alone = [], True
+        width = max(1, *(len(symbols) for symbols, _ in rows))
         for number, (symbols, numbers) in enumerate(rows):
             own: Any = list(exclusive)[number] if per_row else exclusive
             kind = "logits" if logits else "probs"
             made.append(self._row(list(numbers.values), list(symbols), own, kind))
-        return Value(self.reference, made)
+            choices = len(self._groups(own, len(symbols))) + width - len(symbols)
+            alone = alone and (own is True or choices == 1)
+        return Value(self.reference, made, exclusive=alone)
 
     def stack(self, values: Sequence[Value]) -> Value:
-        return Value(self.reference, [row for value in values for row in value.each])
+        rows = [row for value in values for row in value.each]
+        return Value(self.reference, rows, exclusive=all(value.exclusive for value in values))
 
 
 class Leaf:
@@ -402,9 +283,10 @@ class Leaf:
     def __init__(self, values: list[Any], numbers: dict[Hashable, float] | None = None) -> None:
         self.values = values
 
-    def __getitem__(self, place: Any) -> Leaf:
+    def __getitem__(self, place: Any) -> Any:
         row, columns = place if isinstance(place, tuple) else (place, slice(None))
-        return Leaf(self.values[row][columns])
+        found = self.values[row][columns]
+        return found if isinstance(found, Jet) else Leaf(found)
 
     def zero_(self) -> None:
         self.values = [[Jet(0.0)] * len(row) for row in self.values]

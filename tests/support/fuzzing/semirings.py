@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,12 +28,19 @@ class Semiring:
     zero: Any
     one: Any
     by_symbols = True  # whether only new symbols keep a fixpoint going
+    asks = True  # whether questions don't depend on the order of ⊕ and ⊗
+    adds = False  # whether ⊕ adds, so that "or" has to be said in another way
+    counts = False  # whether probabilities are those of all worlds
 
     def fact(self, group: Group, choice: int) -> Any:
         raise NotImplementedError
 
     def plus(self, tags: Sequence[Any]) -> Any:
         raise NotImplementedError
+
+    def plus_disjoint(self, tags: Sequence[Any]) -> Any:
+        """⊕ of what excludes each other."""
+        return self.plus(tags)
 
     def times(self, tags: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -50,7 +58,7 @@ class Semiring:
 class Exact(Semiring):
     """A tag is a formula."""
 
-    zero, one, by_symbols = FALSE, TRUE, False
+    zero, one, by_symbols, counts = FALSE, TRUE, False, True
 
     def __init__(self) -> None:
         self.diagrams = Diagrams()
@@ -92,6 +100,7 @@ class TopK(Semiring):
 
     def __init__(self, k: int | None, exact: bool) -> None:
         self.k, self.exact = k, exact
+        self.asks, self.counts = k is None, exact and k is None
         self.groups: dict[int, Group] = {}
         self.widest = 1  # the largest number of proofs that a tag had
 
@@ -181,15 +190,22 @@ class Numbers(Semiring):
         fact: Callable[[Jet], Jet] = lambda p: p,
         by_symbols: bool = True,
         negates: bool = True,
+        asks: bool = False,
+        adds: bool = False,
+        disjoint: Callable[[list[Jet]], Jet] | None = None,
     ) -> None:
         self._plus, self._times, self._fact = plus, times, fact
-        self.by_symbols, self.negates = by_symbols, negates
+        self.by_symbols, self.negates, self.asks, self.adds = by_symbols, negates, asks, adds
+        self._disjoint = plus if disjoint is None else disjoint
 
     def fact(self, group: Group, choice: int) -> Jet:
         return self._fact(group.probs[choice])
 
     def plus(self, tags: Sequence[Jet]) -> Jet:
         return tags[0] if len(tags) == 1 else self._plus(list(tags))
+
+    def plus_disjoint(self, tags: Sequence[Jet]) -> Jet:
+        return tags[0] if len(tags) == 1 else self._disjoint(list(tags))
 
     def times(self, tags: Sequence[Jet]) -> Jet:
         result = tags[0]
@@ -214,6 +230,11 @@ def clipped(number: Jet) -> Jet:
     if number.real <= 1.0 + 1e-13:
         return number if number.real <= 1.0 else Jet(1.0, number.grad, number.smooth)
     return Jet(1.0, {}, number.smooth and number.real > 1.0 + 1e-4)
+
+
+def added(numbers: list[Jet]) -> Jet:
+    """min(1, Σ x)."""
+    return clipped(total(numbers))
 
 
 def either(numbers: list[Jet]) -> Jet:
@@ -267,10 +288,11 @@ def yager(a: Jet, b: Jet) -> Jet:
 
 
 def schweizer_sklar(a: Jet, b: Jet) -> Jet:
-    if min(a.real, b.real) < 1e-6:
+    """(a⁻² + b⁻² - 1)^(-1/2), without the large numbers in between."""
+    if min(a.real, b.real) < 1e-100:
         return Jet(0.0, {}, smooth=False)
-    x, y = Jet(1.0) / (a * a), Jet(1.0) / (b * b)
-    return Jet(1.0) / (x + y - 1.0).sqrt()
+    left, right = a * a, b * b
+    return (a * b / (left + right - left * right).sqrt()).cornered(min(a.real, b.real) < TIE)
 
 
 def frank(a: Jet, b: Jet) -> Jet:
@@ -300,17 +322,18 @@ def semiring_of(name: str, k: int | None = None) -> Semiring:
         case "dtkp-am" | "dtkp-wmc":
             return TopK(k, exact=name == "dtkp-wmc")
         case "damp":
-            return Numbers(lambda tags: clipped(total(tags)), _mul)
+            return Numbers(added, _mul, asks=True, adds=True)
         case "min-max":
-            return Numbers(largest, lambda a, b: smallest([a, b]), by_symbols=False)
+            both = functools.partial(Numbers, by_symbols=False, asks=True)
+            return both(largest, lambda a, b: smallest([a, b]))
         case "viterbi":
-            return Numbers(largest, _mul, by_symbols=False)
+            return Numbers(largest, _mul, by_symbols=False, asks=True)
         case "noisy-or" | "stable-product":
-            return Numbers(either, _mul)
+            return Numbers(either, _mul, asks=name == "noisy-or", disjoint=added)
         case "lukasiewicz":
             return Numbers(dual(lukasiewicz), lukasiewicz)
         case "boolean":
-            return Numbers(largest, _mul, fact=_possible, by_symbols=False)
+            return Numbers(largest, _mul, fact=_possible, by_symbols=False, asks=True)
         case "counting":
             return Numbers(total, _mul, fact=_possible, negates=False)
     norms = {"hamacher": hamacher, "nilpotent": nilpotent, "yager": yager, "frank": frank}

@@ -108,7 +108,7 @@ STATEFUL = [
 ]  # fmt: skip
 CARD = (
     "class Card:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return self.n\n"
-    "    def __eq__(self, other): return self.n == other.n"
+    "    def __eq__(self, other): return self.n == getattr(other, 'n', None)"
 )
 # What must be refused, given a distribution {d} and a tensor {x} behind one.
 MISUSE = [

@@ -11,19 +11,55 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.execution.indices import Contraction, Convolution, IndexLists
+from dolphin.execution.indices import Contraction, Convolution, IndexLists, to_device
+from dolphin.provenance.contract import Deferral, Steps
 from dolphin.provenance.damp.formulas import log_sums_of_pairs
 from dolphin.provenance.differentiation import Formula
-from dolphin.provenance.numerics import EXCESS, at_most_one, floor
+from dolphin.provenance.numerics import at_most_one, excess, floor, reading_is_free
 
 _IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
 _PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
 _LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
 _FEW_ROWS = 16  # fewer are not worth a piece of their own
+
+
+class PlainChains(Deferral):
+    """Chains computed as one step of differentiation, where numbers allow it."""
+
+    def chain(self, first: Tensor, steps: Steps) -> Tensor:
+        result = self._plain(first, steps, None)
+        return super().chain(first, steps) if result is None else result
+
+    def read(self, first: Tensor, steps: Steps, wanted: np.ndarray) -> Tensor | None:
+        return self._plain(first, steps, to_device(wanted, first.device))
+
+    def _plain(self, first: Tensor, steps: Steps, wanted: Tensor | None) -> Tensor | None:
+        operands = spread_rows([first, *(other for _, other in steps)])
+        plans = [plan for plan, _ in steps]
+        if not reading_is_free(first) or not all(map(worth_plain_numbers, plans)):
+            return None
+        if wanted is not None and operands[0].shape[1] != len(wanted):
+            return None
+        return plain_chain(operands, plans, wanted)
+
+
+def spread_rows(operands: Sequence[Tensor]) -> list[Tensor]:
+    """All with the same number of rows."""
+    rows = max(tags.shape[1] for tags in operands)
+    return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
+
+
+_LARGEST_PLAIN_CONVOLUTION = 125_000  # products per row
+
+
+def worth_plain_numbers(plan: IndexLists) -> bool:
+    """Whether plain numbers are worth a try. Large convolutions are faster in blocks."""
+    return isinstance(plan, Contraction) or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
 
 
 def plain_chain(
@@ -64,7 +100,7 @@ def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
         totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
     else:
         totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
-    return totals.amax().item() <= 1.0 + EXCESS / len(sizes)
+    return totals.amax().item() <= 1.0 + excess(numbers.dtype)
 
 
 def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tensor]:

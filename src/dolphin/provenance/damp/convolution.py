@@ -27,6 +27,7 @@ from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     clip_above_one,
+    cut_above_one,
     gradient_above_one,
     reading_is_free,
 )
@@ -67,6 +68,10 @@ class _LogConvolution(Formula):
         if ctx.direct:
             return _by_rows(_direct_gradients, a, b, sums, grad)
         return _blocked_gradient(a, b, sums, grad), _blocked_gradient(b, a, sums, grad)
+
+    @staticmethod
+    def cut(ctx: Any, saved: Sequence[Tensor]) -> tuple[int, int]:
+        return cut_above_one(saved[2], plain=False) if ctx.clip else (0, 0)
 
     @staticmethod
     def formula(a: Tensor, b: Tensor, clip: bool) -> Tensor:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import (
-    BucketTensors,
-    Contraction,
-    Convolution,
-    IndexLists,
-    to_device,
+from dolphin.execution.indices import BucketTensors, Contraction, Convolution, IndexLists
+from dolphin.provenance.contract import Deferral
+from dolphin.provenance.damp.chains import (
+    PlainChains,
+    plain_chain,
+    spread_rows,
+    worth_plain_numbers,
 )
-from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
+from dolphin.provenance.damp.flat import flat_sums
 from dolphin.provenance.damp.formulas import log_sums
 from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.logarithms import (
@@ -32,6 +32,7 @@ from dolphin.provenance.logarithms import (
 from dolphin.provenance.numerics import (
     ZERO,
     clip_above_one,
+    cut_above_one,
     gradient_above_one,
     plain_share,
     reading_is_free,
@@ -81,20 +82,22 @@ class DAMP(LogTags):
             return super().contract(operands, plan)
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
-        spread = _spread(operands)
+        spread = spread_rows(operands)
         made = self._plain(spread, plan)
+        if made is None:
+            made = flat_sums(spread, plan, clip, super().contract)
         if made is not None:
             return made
         parts = []
         for bucket in plan.on(operands[0].device):
-            step = chunk_size(bucket.depth * rows)
+            step = chunk_size(bucket.width, bucket.depth * rows)
             parts.append(_SumOfProducts.of(bucket, step, clip, *spread))
         return self._assemble(parts, plan, operands)
 
     def convolve(self, operands: Sequence[Tensor], plan: Convolution) -> Tensor:
         if followed():
             return super().convolve(operands, plan)
-        spread = _spread(operands)
+        spread = spread_rows(operands)
         made = self._plain(spread, plan)
         if made is not None:
             return made
@@ -102,56 +105,20 @@ class DAMP(LogTags):
 
     def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:
         """The result by way of plain numbers, where that is possible and pays."""
-        if self.waits(plan, spread) and _worth_plain_numbers(plan):
+        if self.deferral(plan, spread) is not None and worth_plain_numbers(plan):
             return plain_chain(spread, [plan])
         return None
 
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
 
-    few = 2_000_000
-
-    def waits(self, plan: IndexLists, operands: Sequence[Tensor]) -> bool:
-        return (
-            plan.sizes is not None
-            and len(operands) == 2
-            and not followed()
-            and reading_is_free(operands[0])
-        )
-
-    def contract_chain(self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]]) -> Tensor:
-        made = self._plain_chain(first, steps, None)
-        return super().contract_chain(first, steps) if made is None else made
-
-    def read_chain(
-        self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]], wanted: np.ndarray
-    ) -> Tensor | None:
-        return self._plain_chain(first, steps, to_device(wanted, first.device))
-
-    def _plain_chain(
-        self, first: Tensor, steps: Sequence[tuple[IndexLists, Tensor]], wanted: Tensor | None
-    ) -> Tensor | None:
-        operands = _spread([first, *(other for _, other in steps)])
-        plans = [plan for plan, _ in steps]
-        if not reading_is_free(first) or not all(map(_worth_plain_numbers, plans)):
+    def deferral(self, plan: IndexLists, operands: Sequence[Tensor]) -> Deferral | None:
+        if plan.sizes is None or len(operands) != 2 or followed():
             return None
-        if wanted is not None and operands[0].shape[1] != len(wanted):
-            return None
-        return plain_chain(operands, plans, wanted)
+        return PlainChains(self, _FEW) if reading_is_free(operands[0]) else None
 
 
-def _spread(operands: Sequence[Tensor]) -> list[Tensor]:
-    """All with the same number of rows."""
-    rows = max(tags.shape[1] for tags in operands)
-    return [tags if tags.shape[1] == rows else tags.expand(-1, rows) for tags in operands]
-
-
-_LARGEST_PLAIN_CONVOLUTION = 125_000  # products a row
-
-
-def _worth_plain_numbers(plan: IndexLists) -> bool:
-    """Are plain numbers worth a try? Large convolutions are faster in blocks."""
-    return isinstance(plan, Contraction) or plan.combinations <= _LARGEST_PLAIN_CONVOLUTION
+_FEW = 2_000_000  # combinations
 
 
 class _SumOfProducts(Formula):
@@ -180,6 +147,10 @@ class _SumOfProducts(Formula):
         sums, *operands = saved
         backward = _plain_gradients if ctx.plain else _log_gradients
         return backward(ctx.bucket, ctx.step, operands, sums, grad, ctx.clip)
+
+    @staticmethod
+    def cut(ctx: Any, saved: Sequence[Tensor]) -> tuple[int, int]:
+        return cut_above_one(saved[0], plain=ctx.plain) if ctx.clip else (0, 0)
 
     @staticmethod
     def formula(bucket: BucketTensors, step: int, clip: bool, *operands: Tensor) -> Tensor:

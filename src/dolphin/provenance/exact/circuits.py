@@ -8,6 +8,7 @@ pass needs no more memory than its values. Only second derivatives are taken of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -253,3 +254,29 @@ def _probs(facts: Facts) -> Tensor:
     """Probabilities in double precision, from the logarithms if those are what was given."""
     given = facts.given_probs
     return prob_of_log(precisely(facts.log_probs)) if given is None else precisely(given)
+
+
+class CircuitEvaluator:
+    """A compiled program that takes its facts as arguments."""
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        places: np.ndarray,
+        order: Sequence[int],
+        columns: Sequence[int],
+    ) -> None:
+        self.circuit, self.places = circuit, places
+        self.order, self.columns = tuple(order), tuple(columns)
+        self._tensors: dict[torch.device, Tensor] = {}
+
+    def prepare(self, device: torch.device) -> None:
+        """Make all index tensors on `device`."""
+        self._tensors[device] = to_device(self.places, device)
+        self.circuit.prepare(self.columns, device)
+
+    def __call__(self, facts: Sequence[Facts], logs: bool) -> Tensor:
+        device, evaluate = facts[0].log_probs.device, Circuit.log_probs if logs else Circuit.probs
+        made = evaluate(self.circuit, [facts[at] for at in self.order], device)
+        widest = functools.reduce(torch.promote_types, (each.log_probs.dtype for each in facts))
+        return made.index_select(0, self._tensors[device]).to(widest)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dolphin.provenance.exact.diagrams import Diagrams
 from dolphin.provenance.exact.formulas import FALSE, TRUE
+from dolphin.provenance.facts import Facts
 
 MOST_PROOFS = 10
 MOST_PATHS = 1000  # that are looked at; many of them may come down to the same proof
@@ -114,3 +115,29 @@ def _enough(diagrams: Diagrams, root: int, said: Mapping[int, Literal]) -> bool:
         out = () if known is None else known.columns
         waiting += [to for column, to in cases if column not in out]
     return True
+
+
+class Spelling:
+    """What is said of groups, in one row: how likely it is, and in terms of facts."""
+
+    def __init__(self, diagrams: Diagrams, inputs: Sequence[Facts], row: int) -> None:
+        self.order, self.inputs, self.row = diagrams.order, inputs, row
+        self.probs = [
+            facts.probs[:, 0 if facts.rows == 1 else row].detach().tolist() for facts in inputs
+        ]
+
+    def probability(self, literal: Literal) -> float:
+        """How likely a literal is, in the row."""
+        probs = self.probs[self.order[literal.level][0]]
+        held = sum(probs[column] for column in literal.columns)
+        return held if literal.holds else max(0.0, 1.0 - held)
+
+    def facts(self, literal: Literal) -> list[tuple[Any, bool, float]]:
+        """A literal as facts: (label, holds, probability)."""
+        position = self.order[literal.level][0]
+        facts, probs = self.inputs[position], self.probs[position]
+        row = 0 if facts.rows == 1 else self.row
+        return [
+            (facts.label(c, row), literal.holds, probs[c] if literal.holds else 1.0 - probs[c])
+            for c in literal.columns
+        ]

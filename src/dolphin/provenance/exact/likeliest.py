@@ -62,10 +62,10 @@ def likeliest_worlds(
     values = [_Values.of(facts) for facts in inputs]
     layers = _evaluated(circuit, values)
     every = np.arange(len(roots))
-    row_of = every if layers[0].shape[1] > 1 else np.zeros_like(every)
+    input_row = every if layers[0].shape[1] > 1 else np.zeros_like(every)
     places = circuit.roots[roots]
-    possible = layers[-1][places, row_of] > IMPOSSIBLE
-    owners, leaves = _descend(circuit, layers, every[possible], places[possible], row_of)
+    possible = layers[-1][places, input_row] > IMPOSSIBLE
+    owners, leaves = _descend(circuit, layers, every[possible], places[possible], input_row)
     holds = [
         _by_themselves(each, facts, len(roots)) for each, facts in zip(values, inputs, strict=True)
     ]
@@ -99,13 +99,13 @@ def _descend(
     layers: Sequence[np.ndarray],
     owners: np.ndarray,
     places: np.ndarray,
-    row_of: np.ndarray,
+    input_row: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The leaves of the largest products: whose they are, and which."""
     for (contraction, keep), below in zip(reversed(circuit.layers), layers[-2::-1], strict=True):
         new = places < contraction.groups
         whose, pairs = contraction.members(places[new])
-        rows = row_of[owners[new][whose]]
+        rows = input_row[owners[new][whose]]
         products = below[pairs[0], rows] + below[pairs[1], rows]
         order = np.lexsort((-products, whose))
         first = order[np.unique(whose[order], return_index=True)[1]]

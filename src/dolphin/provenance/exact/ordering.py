@@ -20,11 +20,13 @@ Group = tuple[int, tuple[int, ...]]  # an input, and columns of it that exclude 
 Order = tuple[Group, ...]
 
 WIDEST = 32  # facts of a formula that has more than these hardly belong together
+MANY = 256  # groups of an input from which on those that don't occur are left out
 MOST = 5000  # where there are more meetings than that, everything is everything's neighbour
 
 
 def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
-    """All groups of all inputs, each once."""
+    """All groups of all inputs, each once; of inputs of many groups, those that occur."""
+    groups = _that_occur(table, roots, groups)
     depth = _depth_of_inputs(table, roots, len(groups))
     inputs = sorted(range(len(groups)), key=lambda position: (depth[position], position))
     order: list[Group] = []
@@ -32,6 +34,19 @@ def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -
         some = [(position, columns) for position in together for columns in groups[position]]
         order += _neighbours_together(some, _meetings(table, roots, some)) if scattered else some
     return tuple(order)
+
+
+def _that_occur(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Groups:
+    """The same groups; of inputs of many groups, such as a knowledge base, those that occur."""
+    if all(len(each) <= MANY for each in groups):
+        return groups
+    facts = {table.parts[f] for f in table.reachable(roots) if table.kinds[f] == FACT}
+    return tuple(
+        each
+        if len(each) <= MANY
+        else tuple(group for group in each if any((position, c) in facts for c in group))
+        for position, each in enumerate(groups)
+    )
 
 
 def _depth_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> list[int]:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     at_most_one,
-    chunk_elements,
+    at_once,
     precisely,
+    recomputed,
 )
 from dolphin.provenance.topk.encoding import Layout
 from dolphin.provenance.topk.proofs import Proofs
@@ -40,21 +40,18 @@ def log_probability_of_any(tags: Proofs) -> Tensor:
     rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
     columns = sum(p.code.columns for p in tags.layout.placements)
     cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
-    step = max(1, chunk_elements() // cost)
+    step = at_once(tags.n, cost)
     if tags.n <= step:
         return _chunk(tags, slice(None))
-    parts = [
-        checkpoint(_chunk, tags, slice(start, start + step), use_reentrant=False)
-        for start in range(0, tags.n, step)
-    ]
-    return torch.cat(parts)  # type: ignore[arg-type]
+    starts = range(0, tags.n, step)
+    return torch.cat([recomputed(_chunk, tags, slice(start, start + step)) for start in starts])
 
 
 def _chunk(tags: Proofs, chunk: slice) -> Tensor:
     patterns, exists = tags.patterns[:, :, chunk], tags.exists[:, chunk]
-    row_of = None if tags.row_of is None else tags.row_of[chunk]
+    row = None if tags.row is None else tags.row[chunk]
     unions, holds = _unions(patterns, exists, tags.layout)
-    logs = log_weights(unions, tags.layout, row_of, weights=PRECISELY)
+    logs = log_weights(unions, tags.layout, row, weights=PRECISELY)
     logs = logs.double()
     logs = torch.where(holds & (logs > IMPOSSIBLE), logs, ZERO)
     sizes = [number.bit_count() for number in range(1, 2**tags.k)]

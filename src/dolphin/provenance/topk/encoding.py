@@ -17,6 +17,7 @@ ten-way inputs takes three words.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.bounded import register
 
 WORD_BITS = 63
+_WHOLE_WORD = (1 << WORD_BITS) - 1
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
 
 
@@ -59,7 +61,7 @@ class CodeTensors:
 
     holds: Tensor  # (words, 1, columns, 1): the pattern of "this column holds"
     words: Tensor  # (columns,) the word of each column's first digit
-    shifts: Tensor  # (columns,) and its shift
+    bits: Tensor  # (columns,) and its lowest bit
     masks: Tensor  # (columns,) and its mask
 
 
@@ -86,7 +88,7 @@ class Code:
             first = np.zeros((3, self.columns), dtype=np.int64)
             for group in self.groups:
                 digit = group.digits[0]
-                first[:, list(group.columns)] = [[digit.word], [digit.shift], [digit.mask]]
+                first[:, list(group.columns)] = [[digit.word], [1 << digit.shift], [digit.mask]]
                 for value, column in enumerate(group.columns):
                     for word, ruled_out in _others_ruled_out(value, group.digits):
                         holds[column, word] |= ruled_out
@@ -227,6 +229,8 @@ class Layout:
     def extended(self, other: Layout) -> Layout:
         """This layout with room for all inputs of `other`."""
         layout = self
+        if other is self:
+            return self
         for placement in other.placements:
             if layout.find(placement.facts) is None:
                 layout = layout.having(placement.facts)
@@ -234,6 +238,8 @@ class Layout:
 
     def moves_to(self, target: Layout) -> list[Move]:
         """How words of this layout are rewritten for `target`, which has all its inputs."""
+        if target.begins_with(self):
+            return [Move(word, _WHOLE_WORD, word, 0) for word in range(self.words)]
         masks: dict[tuple[int, int, int], int] = {}
         for placement in self.placements:
             found = target.find(placement.facts)
@@ -242,6 +248,11 @@ class Layout:
                 key = (move.source, move.target, move.shift)
                 masks[key] = masks.get(key, 0) | move.mask
         return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
+
+    def begins_with(self, other: Layout) -> bool:
+        """Whether the inputs of `other` stand where they stand in it."""
+        own = self.placements[: len(other.placements)]
+        return len(own) == len(other.placements) and all(map(operator.is_, own, other.placements))
 
     def positions(self) -> list[tuple[Groups, int, int]]:
         """Where the codes of inputs stand, whichever inputs they are."""

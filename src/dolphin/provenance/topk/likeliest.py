@@ -44,12 +44,12 @@ def likeliest_choices(
     """See `Provenance.likeliest`."""
     layout, patterns, scores = proofs.aligned([*inputs, target])
     wanted, exists = patterns[-1][..., 0].cpu().numpy(), (scores[-1] > NO_PROOF)[..., 0]
-    row_of = [_rows(tags) for tags in (*inputs, target)]
+    rows_of = [_rows(tags) for tags in (*inputs, target)]
     batch = wanted.shape[-1]
     probs = [p.facts.probs.double().cpu().numpy() for p in layout.placements]
     possible = np.zeros(batch, dtype=bool)
     choices: list[Choice] = [{} for _ in range(batch)]
-    for place, row in enumerate(row_of[-1]):
+    for place, row in enumerate(rows_of[-1]):
         own = [each[:, 0 if each.shape[1] == 1 else row].tolist() for each in probs]
         slots = exists[:, place].nonzero()[:, 0].tolist()
         found = [_chosen(wanted[:, slot, place].tolist(), layout, own) for slot in slots]
@@ -58,7 +58,7 @@ def likeliest_choices(
             possible[place], choices[place] = True, max(found, key=lambda each: each[0])[1]
     held = []
     for number, (tags, pattern, rows) in enumerate(
-        zip(inputs, patterns[:-1], row_of[:-1], strict=True)
+        zip(inputs, patterns[:-1], rows_of[:-1], strict=True)
     ):
         if (tags.scores[1:] > NO_PROOF).any():
             raise not_an_input(number)
@@ -79,7 +79,7 @@ def likeliest_choices(
 
 
 def _rows(tags: Proofs) -> list[int]:
-    return [0] * tags.n if tags.row_of is None else tags.row_of.tolist()
+    return [0] * tags.n if tags.row_map is None else tags.row_map.numbers.tolist()
 
 
 def _chosen(

@@ -10,9 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Index, to_device
+from dolphin.execution.indices import Index, RowMap, to_device
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
 from dolphin.provenance.topk.encoding import Layout, Move, merge, moves_between
+from dolphin.provenance.topk.parts import (
+    LargeInput,
+    check_words,
+    common_parts,
+    literal_patterns,
+    place_among,
+    rewritten,
+)
+from dolphin.symbolic.plans import RowAddress
 
 NO_PROOF = float("-inf")
 
@@ -31,7 +40,8 @@ class Proofs:
     disjoint: bool  # any two different proofs, of whatever symbols, contradict each other
     # For the unchanged facts of one input: word and mask of the group that each symbol belongs to.
     fields: tuple[Tensor, Tensor] | None = None
-    row_of: Tensor | None = None  # (n,) which row a symbol belongs to, where rows are flattened
+    row_map: RowMap | None = None  # where rows are flattened
+    literal: np.ndarray | None = None  # (n,) columns of a large input, if there are `fields`
 
     @property
     def k(self) -> int:
@@ -46,6 +56,11 @@ class Proofs:
         return self.scores.shape[2]
 
     @property
+    def row(self) -> Tensor | None:
+        """(n,) the row of each symbol, where rows are flattened."""
+        return None if self.row_map is None else self.row_map.on(self.scores.device)
+
+    @property
     def exists(self) -> Tensor:
         return self.scores > NO_PROOF
 
@@ -53,6 +68,15 @@ class Proofs:
     def signed(self) -> bool:
         """May facts occur negated?"""
         return self.layout.signed
+
+
+def at_places(tensor: Tensor, places: Tensor) -> Tensor:
+    """Numbers (..., n, r) of the symbols at some places."""
+    if tensor.shape[-1] > 1:
+        return tensor.index_select(-2, places)
+    # Of one row, which is four times faster on a processor.
+    one = tensor.squeeze(-1)
+    return one.gather(-1, places.expand(*one.shape[:-1], -1)).unsqueeze(-1)
 
 
 def with_signs(tags: Proofs) -> Proofs:
@@ -73,16 +97,84 @@ def compatible(parts: Sequence[Proofs]) -> list[Proofs]:
     """
     signed = any(part.signed for part in parts)
     parts = [with_signs(part) for part in parts] if signed else list(parts)
-    facts = [placement.facts for part in parts for placement in part.layout.placements]
+    if all_apart(_facts(parts)):
+        return parts
+    parts = with_common_parts(parts)
+    facts = _facts(parts)
     if all_apart(facts):
         return parts
     batch = max(each.rows for each in facts)
     views = [[View.whole(p.facts, batch) for p in part.layout.placements] for part in parts]
     slots, places = arrange(views, batch)
-    return [_seated(part, slots, own, batch) for part, own in zip(parts, places, strict=True)]
+    return [seated(part, slots, own, batch) for part, own in zip(parts, places, strict=True)]
 
 
-def _seated(
+def _facts(parts: Sequence[Proofs]) -> list[Facts]:
+    return [placement.facts for part in parts for placement in part.layout.placements]
+
+
+def with_common_parts(parts: Sequence[Proofs]) -> list[Proofs]:
+    """The same proofs; where they speak of different parts of one input, all in terms of one."""
+    common = common_parts(_facts(parts))
+    return [_rewritten(part, common) for part in parts] if common else list(parts)
+
+
+def as_whole(tags: Proofs) -> Proofs:
+    """The same proofs in terms of whole inputs."""
+    given = [placement.facts for placement in tags.layout.placements]
+    return _rewritten(tags, {id(facts): facts.whole for facts in given if facts.whole is not None})
+
+
+def _rewritten(tags: Proofs, common: dict[int, Facts]) -> Proofs:
+    """Proofs with other facts in the place of some, which are a part of those."""
+    placements = tags.layout.placements
+    if all(id(placement.facts) not in common for placement in placements):
+        return tags
+    targets = [common.get(id(placement.facts), placement.facts) for placement in placements]
+    if tags.fields is not None and tags.literal is not None:
+        (part,) = targets
+        patterns, layout, fields = literal_patterns(part, place_among(part, tags.literal))
+        return replace(tags, patterns=patterns, layout=layout, fields=fields)
+    layout = Layout(signed=tags.signed)
+    for facts in targets:
+        if layout.find(facts) is None:
+            layout = layout.having(facts)
+    check_words(layout.words, tags.patterns[0].numel())
+    out = tags.patterns.new_zeros(layout.words, *tags.patterns.shape[1:])
+    for placement, facts in zip(placements, targets, strict=True):
+        target = layout.find(facts)
+        assert target is not None
+        if facts is not placement.facts:
+            rewritten(tags.patterns, placement, target, out)
+            continue
+        for move in moves_between(placement, target):
+            _add_moved(out, tags.patterns, move)
+    return replace(tags, patterns=out, layout=layout, fields=None)
+
+
+def selected(large: LargeInput, index: Index) -> Proofs:
+    """The proofs of some facts of a large input, in terms of a part of it if they are few."""
+    places, facts = index.places, large.facts
+    columns, groups = large.groups_at(np.maximum(places, 0))
+    chosen = np.unique(groups[places >= 0])
+    if len(chosen) and 2 * len(chosen) <= len(facts.groups):
+        part = facts.part(chosen)
+    else:
+        part = facts
+    patterns, layout, fields = literal_patterns(part, place_among(part, columns) * (places >= 0))
+    at, missing = index.on(facts.log_probs.device)
+    scores = large.scores.index_select(1, at)
+    if missing is not None:
+        scores = scores.masked_fill(missing[:, None], NO_PROOF)
+    row_map = None
+    if large.flat:
+        row_map = RowMap(RowAddress(facts.columns).split(np.maximum(places, 0))[0])
+    return Proofs(
+        patterns, scores, layout, len(facts.groups) == 1, fields, row_map, columns * (places >= 0)
+    )
+
+
+def seated(
     tags: Proofs, slots: Sequence[Facts], places: Sequence[Sequence[Place]], batch: int
 ) -> Proofs:
     """Tags whose inputs are found in other slots, perhaps not in the same one in all rows."""
@@ -94,23 +186,23 @@ def _seated(
         return replace(tags, layout=layout)
     patterns, scores = tags.patterns, tags.scores
     split = any(rows is not None for own in places for _, rows in own)
-    if split and tags.row_of is None:
+    if split and tags.row_map is None:
         patterns, scores = (t.expand(*t.shape[:-1], batch) for t in (patterns, scores))
     out = patterns.new_zeros(layout.words, *patterns.shape[1:])
     for placement, own in zip(tags.layout.placements, places, strict=True):
         for slot, rows in own:
             target = layout.find(slots[slot])
             assert target is not None
-            kept = patterns if rows is None else _in_rows(patterns, rows, tags.row_of)
+            kept = patterns if rows is None else _in_rows(patterns, rows, tags.row)
             for move in moves_between(placement, target):
                 _add_moved(out, kept, move)
     return replace(tags, patterns=out, scores=scores, layout=layout, fields=None)
 
 
-def _in_rows(patterns: Tensor, rows: np.ndarray, row_of: Tensor | None) -> Tensor:
+def _in_rows(patterns: Tensor, rows: np.ndarray, row: Tensor | None) -> Tensor:
     """Patterns in some rows, and nothing in the others."""
     mask = to_device(rows, patterns.device)
-    mask = mask if row_of is None else mask[row_of][:, None]
+    mask = mask if row is None else mask[row][:, None]
     return torch.where(mask, patterns, 0)
 
 
@@ -155,6 +247,18 @@ def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]
     return layout, patterns, scores
 
 
+def includes(patterns: Sequence[Tensor], exists: Sequence[Tensor]) -> bool:
+    """Whether all proofs of the second are among those of the first, in whatever order.
+
+    Proofs that are equally likely may change places from one step of a fixpoint to the next.
+    """
+    for slot in range(patterns[1].shape[1]):
+        same = (patterns[0] == patterns[1][:, slot, None]).all(0) & exists[0]
+        if not bool((same.any(0) | ~exists[1][slot]).all()):
+            return False
+    return True
+
+
 def _more_proofs(tensor: Tensor, k: int, fill: float) -> Tensor:
     """(words, k', n, r) padded to k proofs."""
     missing = k - tensor.shape[1]
@@ -168,27 +272,29 @@ def select(tags: Proofs, index: Index) -> Proofs:
     """See `Provenance.select`, like the others below."""
     if index.is_identity(tags.n):
         return tags
-    device = tags.scores.device
+    row_map = None if tags.row_map is None else tags.row_map.taken(index.places)
     if tags.n == 0:
         return replace(
             tags,
             patterns=tags.patterns.new_zeros(*tags.patterns.shape[:2], len(index), 1),
             scores=tags.scores.new_full((tags.k, len(index), tags.rows), NO_PROOF),
             fields=None,
-            row_of=None if tags.row_of is None else tags.row_of.new_zeros(len(index)),
+            row_map=row_map,
+            literal=None,
         )
-    places, missing = index.on(device)
-    scores = tags.scores.index_select(1, places)
+    places, missing = index.on(tags.scores.device)
+    scores = at_places(tags.scores, places)
     if missing is not None:
         scores = scores.masked_fill(missing[:, None], NO_PROOF)
     word_and_mask = tags.fields
     return replace(
         tags,
-        patterns=tags.patterns.index_select(2, places),
+        patterns=at_places(tags.patterns, places),
         scores=scores,
         fields=word_and_mask
         and (word_and_mask[0].index_select(0, places), word_and_mask[1].index_select(0, places)),
-        row_of=None if tags.row_of is None else tags.row_of.index_select(0, places),
+        row_map=row_map,
+        literal=None if tags.literal is None else tags.literal[np.maximum(index.places, 0)],
     )
 
 
@@ -201,24 +307,13 @@ def concat(parts: Sequence[Proofs]) -> Proofs:
     if all(part.fields is not None and part.layout == parts[0].layout for part in parts):
         words = torch.cat([part.fields[0] for part in parts if part.fields])
         fields = (words, torch.cat([part.fields[1] for part in parts if part.fields]))
-    flat = any(part.row_of is not None for part in parts)
-    row_of = None
-    if flat:
-        row_of = torch.cat(
-            [
-                torch.zeros(part.n, dtype=torch.int64, device=part.scores.device)
-                if part.row_of is None
-                else part.row_of
-                for part in parts
-            ]
-        )
     return Proofs(
         torch.cat(patterns, dim=2),
         torch.cat(scores, dim=1),
         layout,
         disjoint=False,
         fields=fields,
-        row_of=row_of,
+        row_map=RowMap.joined([(part.row_map, part.n) for part in parts]),
     )
 
 
@@ -230,7 +325,7 @@ def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
         torch.where(mask, scores[0], scores[1]),
         layout,
         disjoint=yes.disjoint and no.disjoint,  # no row mixes the two
-        row_of=yes.row_of,
+        row_map=yes.row_map,
     )
 
 
@@ -241,13 +336,13 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
         spread = tensor.expand(*tensor.shape[:-1], rows).transpose(-1, -2)
         return spread.reshape(*spread.shape[:-2], rows * tags.n, 1)
 
-    places = torch.arange(rows, device=tags.scores.device)
     return replace(
         tags,
         patterns=flat(tags.patterns),
         scores=flat(tags.scores),
         fields=tags.fields and (tags.fields[0].repeat(rows), tags.fields[1].repeat(rows)),
-        row_of=places.repeat_interleave(tags.n),
+        row_map=RowMap.of(rows, tags.n),
+        literal=None if tags.literal is None else np.tile(tags.literal, rows),
     )
 
 
@@ -258,7 +353,7 @@ def unflatten(tags: Proofs, rows: int) -> Proofs:
         return tensor.view(*tensor.shape[:-2], rows, tags.n // rows).transpose(-1, -2)
 
     return replace(
-        tags, patterns=high(tags.patterns), scores=high(tags.scores), fields=None, row_of=None
+        tags, patterns=high(tags.patterns), scores=high(tags.scores), fields=None, row_map=None
     )
 
 
@@ -266,6 +361,10 @@ def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Pro
     """Rows after rows. Inputs of different parts share a place in the patterns where they can."""
     signed = any(part.signed for part in parts)
     parts = [with_signs(part) for part in parts] if signed else list(parts)
+    parts = with_common_parts(parts)
+    chosen = {id(f): f for f in _facts(parts) if f.chosen is not None}
+    if len(chosen) > 1 or any(facts.rows > 1 for facts in chosen.values()):
+        parts = [as_whole(part) for part in parts]  # rows of different inputs are put together
     starts = np.cumsum([0, *batches])
     every = np.arange(starts[-1])
     views = []
@@ -273,23 +372,21 @@ def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Pro
         inside = np.where((every >= start) & (every < start + rows), every - start, -1)
         views.append([View.whole(p.facts, rows).taken(inside) for p in part.layout.placements])
     slots, places = arrange(views, len(every))
-    seated = []
+    arranged = []
     for part, own, start, rows in zip(parts, places, starts, batches, strict=False):
         cut = [
             [(slot, None if r is None else r[start : start + rows]) for slot, r in view]
             for view in own
         ]
-        seated.append(_seated(part, slots, cut, rows))
-    return _stack_rows(seated, batches, flat)
+        arranged.append(seated(part, slots, cut, rows))
+    return _stack_rows(arranged, batches, flat)
 
 
 def _stack_rows(parts: Sequence[Proofs], batches: Sequence[int], flat: bool) -> Proofs:
     disjoint = all(part.disjoint for part in parts)  # no row mixes two parts
     if flat:
-        width = parts[0].n // batches[0]
-        rows = torch.arange(sum(batches), device=parts[0].scores.device)
-        row_of = rows.repeat_interleave(width)
-        return replace(concat(parts), disjoint=disjoint, fields=None, row_of=row_of)
+        row_map = RowMap.of(sum(batches), parts[0].n // batches[0])
+        return replace(concat(parts), disjoint=disjoint, fields=None, row_map=row_map)
     spread = [
         replace(
             part,
@@ -318,22 +415,23 @@ def take_rows(tags: Proofs, rows: np.ndarray, width: int | None) -> Proofs:
         )
         taken = replace(tags, patterns=patterns, scores=scores)
     else:
-        within = torch.arange(width, device=places.device)
-        flat = (places[:, None] * width + within).view(-1)
-        row_of = torch.arange(len(rows), device=places.device).repeat_interleave(width)
+        chosen = RowAddress(width).at(rows[:, None], np.arange(width))
+        flat = to_device(chosen.reshape(-1), places.device)
         taken = replace(
             tags,
-            patterns=tags.patterns.index_select(2, flat),
-            scores=tags.scores.index_select(1, flat),
+            patterns=at_places(tags.patterns, flat),
+            scores=at_places(tags.scores, flat),
             fields=None,
-            row_of=row_of,
+            row_map=RowMap.of(len(rows), width),
         )
     facts = [placement.facts for placement in tags.layout.placements]
     if all(each.rows == 1 for each in facts):
         return taken
+    taken = as_whole(taken)  # rows are put together anew
+    facts = [placement.facts for placement in taken.layout.placements]
     views = [View(each, rows if each.rows > 1 else np.zeros_like(rows)) for each in facts]
     slots, seats = arrange([views], len(rows))
-    return _seated(taken, slots, seats[0], len(rows))
+    return seated(taken, slots, seats[0], len(rows))
 
 
 def precision(tags: Proofs) -> torch.dtype:
@@ -354,5 +452,4 @@ def moved_to(tags: Proofs, move: Callable[[Tensor], Tensor]) -> Proofs:
         scores=tags.scores.to(device),  # always in double precision
         layout=layout,
         fields=tags.fields and (tags.fields[0].to(device), tags.fields[1].to(device)),
-        row_of=None if tags.row_of is None else tags.row_of.to(device),
     )

@@ -1,0 +1,1 @@
+"""How things look: in a notebook, in a terminal, as a drawing. Nothing else depends on it."""

@@ -1,0 +1,215 @@
+"""`draw`: what a program does to its distributions, as a graph."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dolphin.display.graph import Box, to_svg
+from dolphin.errors import InputError, shorten
+from dolphin.execution.profiling import Profile, profiling_with
+from dolphin.execution.tagged import Holder, Tagged, tagged_of
+from dolphin.symbolic.identity import name_of
+
+_MOST = 200  # operations of a drawing that a person can still read
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of a program, or one of its inputs."""
+
+    operation: str
+    """"input", "apply", "union", ..."""
+    name: str
+    """The user's function, or the name of an input."""
+    sources: tuple[int, ...]
+    """The numbers of the steps that it reads."""
+    symbols: int | None
+    """How many symbols the result has (the most of any row); None for a tensor."""
+    combinations: int
+    """How many combinations of symbols were looked at."""
+    shown: str
+    """The first symbols of the result."""
+
+    def lines(self, sizes: Sequence[str]) -> tuple[str, ...]:
+        """What stands in its box: the operation, its sizes, its combinations, its symbols."""
+        lines = [f"{self.operation} {self.name}".strip()]
+        if sizes and self.symbols is not None:
+            lines.append(f"{' × '.join(sizes)} → {self.symbols} symbols")
+        elif self.symbols is not None:
+            lines.append(f"{self.symbols} symbols")
+        if self.combinations:
+            lines.append(f"{self.combinations:,} combinations")
+        return (*lines, self.shown) if self.shown else tuple(lines)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The graph of a program. A notebook shows it; `print` it for text, or `save` it as SVG."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def svg(self) -> str:
+        """The picture: warm boxes are where symbols multiply."""
+        most = max((step.combinations for step in self.steps), default=0)
+        boxes = [
+            Box(
+                step.lines(self._sizes(step)),
+                step.sources,
+                math.log1p(step.combinations) / math.log1p(most) if step.combinations else 0.0,
+            )
+            for step in self.steps
+        ]
+        return to_svg(boxes, f"a program of {len(self.steps)} steps")
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture as an SVG file, on white."""
+        text = self.svg.replace('style="', 'style="background:white;color:black;', 1)
+        Path(path).write_text(text, encoding="utf-8")
+
+    def _sizes(self, step: Step) -> list[str]:
+        sizes = [self.steps[source].symbols for source in step.sources]
+        return [str(size) for size in sizes if size is not None]
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def __str__(self) -> str:
+        lines = []
+        for number, step in enumerate(self.steps):
+            sources = ", ".join(map(str, step.sources))
+            what = f"{step.operation} {step.name}".strip() + (f" of {sources}" if sources else "")
+            size = "" if step.symbols is None else f"{step.symbols} symbols"
+            combined = f"{step.combinations:,} combinations" if step.combinations else ""
+            facts = ", ".join(filter(None, (size, combined)))
+            lines.append(f"{number:3}  {what}: {facts}" if facts else f"{number:3}  {what}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Drawing of {len(self.steps)} steps>"
+
+
+class _Recorder(Profile):
+    """A profile that keeps what operations made, step by step."""
+
+    def __init__(self, names: Iterable[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that no identity is used twice
+        self._counted = 0
+        for name, value in names:
+            for d in _held(value):
+                self._number(d, name)
+
+    def made(
+        self,
+        operation: str,
+        function: Callable[..., Any] | None,
+        operands: Sequence[Any],
+        result: Any,
+    ) -> None:
+        if self._current is not None or self.parts:  # a part of a larger operation
+            return
+        if len(self.steps) >= _MOST:
+            raise InputError(
+                f"draw: the program has more than {_MOST} operations, too many for a drawing. Draw "
+                "a part of it, or use smaller inputs."
+            )
+        sources = tuple(self._number(d) for d in _held(operands))
+        combinations, self._counted = (
+            self.total.combinations - self._counted,
+            self.total.combinations,
+        )
+        results = list(_held(result))
+        shown, symbols = "", None
+        if results:
+            shown, symbols = _shown(results[0]), results[0].width
+        name = name_of(function)
+        self.steps.append(Step(operation, name, sources, symbols, combinations, shown))
+        for d in results:
+            self._remember(d, len(self.steps) - 1)
+
+    def _number(self, d: Tagged, name: str = "") -> int:
+        """The step that made a distribution; an input if none did."""
+        found = self._numbers.get(id(d))
+        if found is None and d.made is not None:
+            found = self._numbers.get(id(d.made))
+        if found is None:
+            self.steps.append(Step("input", name, (), d.width, 0, _shown(d)))
+            found = len(self.steps) - 1
+            self._remember(d, found)
+        return found
+
+    def _remember(self, d: Tagged, step: int) -> None:
+        self._kept += [d, d.made]
+        self._numbers[id(d)] = step
+        if d.made is not None:  # some operations wrap the same tags again
+            self._numbers[id(d.made)] = step
+
+
+def _held(value: Any) -> Iterator[Tagged]:
+    """The distributions in an argument."""
+    if isinstance(value, Tagged):
+        yield value
+    elif isinstance(value, Holder):
+        yield tagged_of(value)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _held(part)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _held(part)
+
+
+def _shown(d: Tagged) -> str:
+    members = d.domain.members
+    shown = [shorten(symbol, 14) for symbol in members[:3]]
+    return ", ".join([*shown, "..."] if len(members) > 3 else shown)
+
+
+def draw(program: Callable[..., Any], *arguments: Any, **options: Any) -> Drawing:
+    """The computation graph of a program: its operations, their sizes, where symbols multiply.
+
+    The program is run once, with the arguments given, and every operation on distributions becomes
+    a box. A warm box looks at many combinations of symbols: that is where a program is expensive,
+    and where `on=`, `filter` or `sample` would help. The rounds of a `fixpoint` are drawn one
+    after the other; a program inside `dolphin.batched` is drawn for one sample, without it.
+
+    Args:
+        program: any function of distributions, tensors or anything else.
+        arguments, options: what it is called with.
+
+    >>> import dolphin as dl
+    >>> d = dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3])
+    >>> def product(x, y):
+    ...     return dl.apply(x, y, int.__mul__)
+    >>> print(dl.draw(product, d, dl.Distribution([0.5, 0.5], [2, 4])))
+      0  input x: 3 symbols
+      1  input y: 2 symbols
+      2  apply int.__mul__ of 0, 1: 5 symbols, 6 combinations
+    """
+    if not callable(program):
+        raise InputError(f"draw: the program must be a function, got {shorten(program)}.")
+    recorder = _Recorder(_named(program, arguments, options))
+    with profiling_with(recorder):
+        program(*arguments, **options)
+    if not recorder.steps:
+        raise InputError("draw: the program did nothing with distributions.")
+    return Drawing(tuple(recorder.steps))
+
+
+def _named(
+    program: Any, arguments: Sequence[Any], options: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """The arguments with the names of their parameters, where these are known."""
+    try:
+        bound = inspect.signature(program).bind(*arguments, **options)
+    except (TypeError, ValueError):  # the call itself says what is wrong
+        return [("", argument) for argument in arguments]
+    return list(bound.arguments.items())

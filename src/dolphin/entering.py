@@ -1,0 +1,110 @@
+"""From a user's numbers to tags; inside `dolphin.batched` together with those of other samples."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dolphin import inputs
+from dolphin.errors import InputError
+from dolphin.execution.contractions import settle_inputs
+from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting, collecting
+from dolphin.execution.tagged import Tagged
+from dolphin.input_checks import Exclusive, precision
+from dolphin.input_checks import Kind as Numbers
+from dolphin.inputs import Given
+from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.symbolic.symbols import Symbols
+
+
+def input_of(
+    operation: str,
+    numbers: Any,
+    symbols: Any,
+    exclusive: Exclusive,
+    kind: Numbers,
+    provenance: AnyProvenance | None,
+) -> Tagged:
+    """A user's input; of one sample among many, together with those of the others."""
+    algebra = resolve(operation, provenance)
+    sample = collecting()
+    if sample is not None and inputs.is_one_row(numbers):
+        return _input_of_sample(sample, operation, numbers, symbols, exclusive, kind, algebra)
+    return tags_of(inputs.read(operation, numbers, symbols, exclusive, kind), algebra)
+
+
+def _input_of_sample(
+    sample: Waiting,
+    operation: str,
+    row: Tensor,
+    symbols: Any,
+    exclusive: Exclusive,
+    kind: Numbers,
+    algebra: Provenance,
+) -> Tagged:
+    row = row if row.dim() == 1 else row[0]
+    agenda = sample.agenda
+    key: Hashable = None
+    if type(symbols) in (range, str) and isinstance(exclusive, bool):  # known at a glance
+        layout = (row.shape[0], row.dtype, row.device)
+        key = (operation, symbols, exclusive, kind, id(algebra), layout, id(agenda.mode()))
+    recipe = None if key is None else agenda.recipes.get(key)
+    if recipe is None:
+        recipe = _recipe_of_input(agenda, operation, row, symbols, exclusive, kind, algebra)
+        if key is not None:
+            agenda.recipes[key] = recipe
+    written, form = recipe
+    version = None if row.is_inference() else row._version
+    payload = (row.clone() if version is None else row, version)
+    return Pending.of(Node(sample, written, (), payload), form)
+
+
+def _recipe_of_input(
+    agenda: Kinds,
+    operation: str,
+    row: Tensor,
+    symbols: Any,
+    exclusive: Exclusive,
+    kind: Numbers,
+    algebra: Provenance,
+) -> tuple[Kind, Form]:
+    """How inputs like this one are written down."""
+    members, groups = inputs.read_columns(operation, row, symbols, exclusive, kind)
+    info = TagInfo(row.device, 1, precision(row))
+    whole = exclusive if isinstance(exclusive, bool) else groups
+
+    def run(nodes: Sequence[Node]) -> None:
+        rows = torch.stack([_unchanged(operation, *node.payload) for node in nodes])
+        settle_inputs(nodes, tags_of(inputs.read(operation, rows, members, whole, kind), algebra))
+
+    key = (algebra, info.device, row.dtype, members, whole, kind)
+    written = agenda.kind(operation, key, run)
+    return written, agenda.form(members, algebra, info, len(groups) == 1)
+
+
+def _unchanged(operation: str, row: Tensor, version: int | None) -> Tensor:
+    if version is not None and row._version != version:
+        raise InputError(
+            f"{operation}: the numbers were changed in place after they were given. Inside "
+            "dolphin.batched they are read later; give a copy, numbers.clone()."
+        )
+    return row
+
+
+def tags_of(given: Given, algebra: Provenance) -> Tagged:
+    """An input with the tags of an algebra."""
+    tags = algebra.from_facts(given.facts)
+    if not isinstance(given.symbols, Symbols):
+        tags = algebra.flatten(tags, given.batch)
+    return Tagged(
+        given.symbols,
+        tags,
+        algebra,
+        given.batch,
+        exclusive=given.exclusive,
+        groups=given.facts.groups,
+    )

@@ -1,0 +1,267 @@
+"""Checks of what a user builds a distribution from: symbols, groups, numbers."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.errors import InputError, SymbolError, listing, shorten
+from dolphin.execution.indices import to_device
+from dolphin.provenance.facts import Groups, all_alone, each_alone
+from dolphin.provenance.numerics import IMPOSSIBLE, excess, reading_is_free
+from dolphin.symbolic.bounded import registered
+from dolphin.symbolic.symbols import Symbols
+
+Exclusive = bool | Sequence[Sequence[int]]
+"""Whether symbols exclude each other: all of them, none, or the columns of each of some groups."""
+
+Kind = Literal["probs", "logits", "log_probs"]
+
+_SLACK = 1e-4  # how far outside [0, 1] rounding may carry a probability
+ROUNDING = 1e-3  # and how far above 1 the sum of many
+_ROUNDING_OF_HALF = 2e-2  # of numbers of half precision
+
+
+def check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
+    """Refuse symbols and numbers in the wrong order."""
+    swapped = isinstance(symbols, Tensor) and not isinstance(numbers, Tensor)
+    if swapped or isinstance(numbers, (str, range)):
+        raise InputError(
+            f"{operation}: the arguments are swapped: the first one ({shorten(numbers, 40)}) looks "
+            f"like symbols. Write {operation}({what}, symbols)."
+        )
+
+
+def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
+    """What a user gave as numbers, as a floating-point tensor."""
+    check_order(operation, numbers, symbols, what)
+    if not isinstance(numbers, Tensor):
+        try:
+            numbers = torch.as_tensor(numbers, dtype=None)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{operation}: {what} must be a tensor of numbers, got {shorten(numbers)} "
+                f"({error}). The order of arguments is {operation}({what}, symbols)."
+            ) from None
+        if numbers.dtype == torch.float64:
+            numbers = numbers.to(torch.get_default_dtype())
+    if numbers.layout != torch.strided:
+        raise InputError(f"{operation}: {what} are a sparse tensor; call .to_dense() first.")
+    if numbers.is_complex():
+        raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")
+    if not numbers.is_floating_point():
+        return numbers.to(torch.get_default_dtype())
+    return numbers if numbers.dtype in (torch.float32, torch.float64) else numbers.float()
+
+
+def precision(numbers: Tensor) -> torch.dtype:
+    """The precision of the probabilities that are made of these numbers."""
+    if not numbers.is_floating_point():
+        return torch.get_default_dtype()
+    return torch.float64 if numbers.dtype == torch.float64 else torch.float32
+
+
+def read_symbols(operation: str, symbols: Any) -> Symbols:
+    """The symbols that a user gave, in order."""
+    members = listed_symbols(operation, symbols)
+    try:
+        return members if isinstance(members, Symbols) else Symbols.of(members)
+    except SymbolError as error:
+        raise SymbolError(f"{operation}: {error}") from None
+
+
+def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any, ...]:
+    """What a user gave as symbols, in order, not looked at yet."""
+    if isinstance(symbols, Symbols):
+        return symbols
+    if isinstance(symbols, (Tensor, np.ndarray)):
+        symbols = symbols.tolist()
+    if isinstance(symbols, (set, frozenset)):
+        raise InputError(
+            f"{operation}: symbols are a {type(symbols).__name__}, which has no order, so it is "
+            "unclear which column is whose. Give a list, e.g. sorted(symbols)."
+        )
+    try:
+        return symbols if isinstance(symbols, range) else tuple(symbols)
+    except TypeError:
+        raise InputError(
+            f"{operation}: symbols must be a list of hashable objects, got {shorten(symbols)}."
+        ) from None
+
+
+def read_groups(operation: str, exclusive: Exclusive, columns: int) -> Groups:
+    """Columns that exclude each other; every column is in exactly one group."""
+    if exclusive is True:
+        return (tuple(range(columns)),)
+    if exclusive is False:
+        return each_alone(columns)
+    try:
+        if isinstance(exclusive, str):
+            raise TypeError
+        groups = [tuple(operator.index(column) for column in group) for group in exclusive]
+    except TypeError:
+        raise InputError(
+            f"{operation}: exclusive must be True, False or a list of groups of column numbers "
+            f"such as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
+        ) from None
+    seen: set[int] = set()
+    for group in groups:
+        for column in group:
+            if not 0 <= column < columns:
+                raise InputError(
+                    f"{operation}: exclusive names column {column}, but there are {columns}."
+                )
+            if column in seen:
+                raise InputError(f"{operation}: exclusive names column {column} more than once.")
+            seen.add(column)
+    rest = [(column,) for column in range(columns) if column not in seen]
+    return tuple([group for group in groups if group] + rest)
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value is a plain sequence that groups are written in."""
+    return isinstance(value, (list, tuple, range))
+
+
+def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
+    """Refuse numbers that can't be meant; whether some may be masked (a logarithm of -inf).
+
+    Only where looking at values costs no synchronisation with a device.
+    """
+    if not reading_is_free(numbers):
+        return kind != "probs"
+    if numbers.numel() == 0:
+        return False
+    if kind == "logits" and math.isfinite(numbers.detach().sum().item()):
+        return False  # the usual case: one number tells that all of them are finite
+    low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
+    if low != low or (kind == "logits" and high == torch.inf):
+        raise _not_a_number(operation, numbers, kind)
+    if kind == "logits":
+        return low == -torch.inf
+    if kind == "log_probs":
+        if high <= _SLACK:
+            return low == -torch.inf
+        raise InputError(
+            f"{operation}: logarithms of probabilities can't be positive, got values up to "
+            f"{high:.4g}. Did you mean Distribution.from_logits(logits, symbols)?"
+        )
+    if low >= -_SLACK and high <= 1.0 + _SLACK:
+        return False
+    raise InputError(
+        f"{operation}: probabilities must lie in [0, 1], got values from {low:.4g} to {high:.4g}. "
+        "Did you mean Distribution.from_logits(logits, symbols)? Otherwise apply softmax or "
+        "sigmoid first."
+    )
+
+
+def _not_a_number(operation: str, numbers: Tensor, kind: Kind) -> InputError:
+    what = "probabilities" if kind == "probs" else kind
+    bad = numbers.detach().isnan() | (numbers.detach() == torch.inf)
+    row = f", first in row {int(bad.any(-1).nonzero()[0])}" if numbers.dim() == 2 else ""
+    return InputError(
+        f"{operation}: {what} contain NaN or infinity{row}. Check the network's output and the "
+        "loss of the last step for divisions by zero and overflow."
+    )
+
+
+def rounding_of(numbers: Any) -> float:
+    """How far above 1 rounding may carry the sum of numbers of this precision."""
+    half = isinstance(numbers, Tensor) and numbers.dtype in (torch.float16, torch.bfloat16)
+    return _ROUNDING_OF_HALF if half else ROUNDING
+
+
+def within_one(operation: str, columns: Tensor, groups: Groups, rounding: float) -> Tensor:
+    """Probabilities (N, rows) whose exclusive columns don't pass 1, with the gradient they had."""
+    totals = _totals_above_one(operation, columns.detach(), groups, rounding)
+    if totals is None:
+        return columns
+    return columns - (columns - columns / totals).detach()
+
+
+def logs_within_one(operation: str, logs: Tensor, groups: Groups, rounding: float) -> Tensor:
+    """The same for logarithms."""
+    totals = _totals_above_one(operation, logs.detach().exp(), groups, rounding)
+    return logs if totals is None else logs - totals.log()
+
+
+def _totals_above_one(
+    operation: str, columns: Tensor, groups: Groups, rounding: float
+) -> Tensor | None:
+    """What the group of each column adds up to, (N, rows), at least 1; None if none passes 1.
+
+    More than rounding can explain is refused. Less would be taken for a sum of facts that don't
+    exclude each other, which loses its gradient where it passes 1.
+    """
+    if not reading_is_free(columns) or columns.numel() == 0:
+        return None
+    if len(groups) > 1:  # all groups at once; one that passes 1 is looked for afterwards
+        if all_alone(groups, len(columns)):
+            return None
+        place = to_device(_group_of(groups, len(columns)), columns.device)
+        totals = columns.new_zeros(len(groups), columns.shape[1]).index_add_(0, place, columns)
+        if totals.amax().item() <= 1.0 + excess(columns.dtype) / _MANY:
+            return None
+    above: Tensor | None = None
+    for group in groups:
+        if len(group) == 1:
+            continue
+        whole = len(group) == len(columns)
+        totals = (columns if whole else columns[list(group)]).sum(0)
+        most = totals.amax().item()
+        if most > 1.0 + rounding:
+            raise _pass_one(operation, totals, None if whole else group)
+        if most > 1.0 + excess(columns.dtype) / _MANY:
+            above = torch.ones_like(columns) if above is None else above
+            above[list(group)] = totals.clamp(min=1.0)
+    return above
+
+
+_MANY = 30  # operands of an operation, each of which may be so much above 1
+
+
+def _pass_one(operation: str, totals: Tensor, group: Sequence[int] | None) -> InputError:
+    row = int(totals.argmax())
+    which = "probabilities"
+    if group is not None:
+        which = f"probabilities of the columns {listing(group)}"
+    return InputError(
+        f"{operation}: the {which} of row {row} add up to {totals[row].item():.4g}, but of "
+        "exclusive symbols at most one holds, so they can't pass 1. Did you mean "
+        "exclusive=False (each symbol holds on its own)? Otherwise normalise them first, "
+        "e.g. with softmax."
+    )
+
+
+@registered("places of groups")
+@functools.lru_cache(maxsize=256)
+def _group_of(groups: Groups, columns: int) -> np.ndarray:
+    """The number of the group of each column."""
+    place = np.empty(columns, dtype=np.int64)
+    for number, group in enumerate(groups):
+        place[list(group)] = number
+    return place
+
+
+def check_masks(operation: str, logs: Tensor, groups: Groups, softmax: bool) -> None:
+    """Refuse a choice, (columns, rows) of log-probabilities, that has every column masked."""
+    if not reading_is_free(logs):
+        return
+    possible = logs.detach() > IMPOSSIBLE
+    for group in groups:
+        if len(group) == 1 and not softmax:
+            continue
+        none = ~possible[list(group)].any(0)
+        if none.any().item():
+            row = int(none.nonzero()[0])
+            raise InputError(
+                f"{operation}: all logits of row {row} are -inf, so there is nothing to choose "
+                "from. Leave at least one symbol of each row unmasked."
+            )

@@ -1,0 +1,108 @@
+"""Symbols that may change: what a function finds in its arguments beside what makes them equal.
+
+A function may call the methods of a symbol and read its attributes. Numbers, strings and tuples of
+them never change. Objects of a class of the user's own may: in place, or because their methods read
+something that changes. Frozen dataclasses, named tuples and enum members with plain contents stay
+what they are, so their classes alone are looked at, each time. Of all others nothing is remembered,
+unless they were declared pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from dolphin.symbolic.bytecode import Use
+from dolphin.symbolic.contents import Reader
+from dolphin.symbolic.identity import note_not_remembered
+from dolphin.symbolic.libraries import of_library
+from dolphin.symbolic.randomness import ChanceError
+from dolphin.symbolic.values import TooMuchError
+
+_PLAIN = frozenset({int, str, bool, bytes, type(None), float, complex})
+_VALUES = frozenset({"fractions", "decimal", "datetime", "uuid", "pathlib"})
+
+
+class Changing(NamedTuple):
+    """What may change about some symbols: methods of their classes, or anything about them."""
+
+    classes: tuple[type, ...] = ()
+    loose: tuple[Any, ...] = ()
+
+    def __add__(self, other: Changing) -> Changing:  # type: ignore[override]
+        return Changing(self.classes + other.classes, self.loose + other.loose)
+
+    @classmethod
+    def among(cls, symbols: Iterable[Any]) -> Changing:
+        """>>> Changing.among([1, ("a", 2.0), None])
+        Changing(classes=(), loose=())
+        """
+        classes: dict[type, None] = {}
+        loose: list[Any] = []
+        for symbol in symbols:
+            if is_plain(symbol):
+                continue
+            if _fixed(symbol, classes):
+                continue
+            loose.append(symbol)
+        return cls(tuple(classes), tuple(loose))
+
+
+NOTHING = Changing()
+
+
+def including(
+    key: Hashable | None, changing: Changing, function: Callable[..., Any]
+) -> Hashable | None:
+    """The key of a function that is called with such symbols; None where that can't be told."""
+    if key is None or changing == NOTHING:
+        return key
+    reader, use = Reader(), Use("first", "the symbols", ())
+    try:
+        contents = [reader.value(each, use) for each in (*changing.classes, *changing.loose)]
+    except (ChanceError, TooMuchError):
+        contents = None
+    except Exception:  # objects can raise whatever they like when they are looked at
+        contents = None
+    if contents is None or reader.reasons:
+        kind = type(changing.loose[0]) if changing.loose else changing.classes[0]
+        note_not_remembered(
+            function,
+            f"is given symbols of the class {kind.__name__}, which may change (a frozen dataclass "
+            "doesn't, and `pure` vouches for a class)",
+        )
+        return None
+    return (key, *contents)
+
+
+def is_plain(symbol: Any) -> bool:
+    """Whether a symbol is a value that never changes."""
+    cls = type(symbol)
+    if cls in _PLAIN:
+        return True
+    if cls in (tuple, frozenset):
+        return all(map(is_plain, symbol))
+    return cls.__module__ in _VALUES
+
+
+def _fixed(symbol: Any, classes: dict[type, None]) -> bool:
+    """Whether an object itself can't change; its classes are noted."""
+    cls: Any = type(symbol)
+    if isinstance(symbol, enum.Enum):
+        classes[cls] = None
+        return True
+    if isinstance(symbol, (tuple, frozenset)) and not getattr(symbol, "__dict__", None):
+        if cls not in (tuple, frozenset):
+            classes[cls] = None
+        return all(is_plain(member) or _fixed(member, classes) for member in symbol)
+    params = getattr(cls, "__dataclass_params__", None)
+    if params is not None and params.frozen:
+        classes[cls] = None
+        names = [field.name for field in dataclasses.fields(cls)]
+        values = [getattr(symbol, name) for name in names]
+        whole = set(getattr(symbol, "__dict__", ())) <= set(names)
+        return whole and all(is_plain(value) or _fixed(value, classes) for value in values)
+    held = hasattr(symbol, "__dict__") or hasattr(symbol, "data_ptr") or cls.__hash__ is None
+    return not held and of_library(cls.__module__)

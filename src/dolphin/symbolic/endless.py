@@ -1,0 +1,112 @@
+"""Noticing that user code doesn't come back.
+
+Python can't tell a loop that takes long from one that never ends, so time decides. One thread looks
+at the clock for all that is being watched; it raises `EndlessError` in the thread that has run for
+too long, at the next line of Python there. Code that is stuck outside of Python is not reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+_PERIOD = 0.25  # seconds between two looks
+_IDLE = 20  # looks at nothing before the thread ends
+
+
+class EndlessError(BaseException):
+    """Raised in code that has run for too long. Not an `Exception`: programs don't catch it."""
+
+
+class Watched:
+    """Code that is running, and until when it may."""
+
+    __slots__ = ("deadline", "fired", "seconds", "thread")
+
+    def __init__(self, seconds: float) -> None:
+        self.thread = threading.get_ident()
+        self.seconds = seconds
+        self.fired = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Something has happened: the time begins anew."""
+        self.deadline = time.monotonic() + self.seconds
+
+
+class _Watchman:
+    """Looks after all code that is being watched, in a thread that ends when there is none."""
+
+    def __init__(self) -> None:
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[int, list[Watched]] = {}  # by thread; the innermost is looked at
+        self._thread: threading.Thread | None = None
+
+    def begin(self, seconds: float) -> Watched:
+        watched = Watched(seconds)
+        with self._lock:
+            self._watched.setdefault(watched.thread, []).append(watched)
+            if self._thread is None or not self._thread.is_alive():
+                name = "dolphin-watchman"
+                self._thread = threading.Thread(target=self._look, name=name, daemon=True)
+                self._thread.start()
+        return watched
+
+    def end(self, watched: Watched) -> None:
+        with self._lock:
+            around = self._watched[watched.thread]
+            around.remove(watched)
+            if around:
+                around[-1].restart()
+            else:
+                del self._watched[watched.thread]
+            if watched.fired:
+                _raise_in(watched.thread, None)  # perhaps it has not arrived yet
+
+    def _look(self) -> None:
+        idle = 0
+        while idle < _IDLE:
+            time.sleep(_PERIOD)
+            now = time.monotonic()
+            with self._lock:
+                idle = 0 if self._watched else idle + 1
+                for around in self._watched.values():
+                    if now > around[-1].deadline:
+                        around[-1].fired = True
+                        _raise_in(around[-1].thread, EndlessError)
+                if idle == _IDLE:
+                    self._thread = None
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    raised = ctypes.py_object() if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+_watchman = _Watchman()
+if hasattr(os, "register_at_fork"):  # threads don't live on in a forked process
+    os.register_at_fork(after_in_child=_watchman.start_anew)
+
+
+@contextlib.contextmanager
+def watched(seconds: float) -> Iterator[Watched | None]:
+    """A block that may run for this long, from the last `restart` on.
+
+    Not under a debugger, which may stop in the middle for as long as it likes.
+    """
+    if sys.gettrace() is not None:
+        yield None
+        return
+    own = _watchman.begin(seconds)
+    try:
+        yield own
+    finally:
+        _watchman.end(own)

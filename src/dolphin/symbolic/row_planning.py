@@ -1,0 +1,211 @@
+"""Plans for operands whose rows have symbols of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dolphin.symbolic.calling import ABSENT, Watch, name_of
+from dolphin.symbolic.chance import Sources, expanded
+from dolphin.symbolic.identity import note_not_remembered
+from dolphin.symbolic.joins import Joined, Matches, Sorted, in_rows
+from dolphin.symbolic.plans import (
+    Combinations,
+    Domain,
+    Plan,
+    RowAddress,
+    Rows,
+    RowSymbols,
+    caches,
+    check_size,
+)
+from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.tasks import Task, join_keys, looked_up, results_of
+
+
+def row_plan(
+    task: Task,
+    key: Hashable | None,
+    domains: Sequence[Domain],
+    rows: Rows,
+    skipped: Sequence[bool],
+    watch: Watch | None,
+    sources: Sources,
+) -> Plan:
+    """The plan of `task`, made anew."""
+    table = caches.current_table()
+    batch = rows.batch
+    numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
+    widths = [number.shape[1] for number in numbers]
+    if task.on is None:
+        check_size(task.operation, widths, batch * int(np.prod(widths, dtype=object)), batch)
+        row, places = _row_products(numbers, rows)
+        combined = _taken(numbers, row, places)
+        results = results_of(task, key, table, combined, watch, sources, distinct=False)
+        keep = np.flatnonzero(results != ABSENT)
+        results, row, places = results[keep], row[keep], [place[keep] for place in places]
+    else:
+        join = _row_lookups if _is_lookup(domains) else _row_joins
+        row, places, results = join(task, key, table, domains, numbers, rows, watch, sources)
+    if watch is not None and not watch.steady:
+        note_not_remembered(task.function, "changes what it reads")
+    each = None
+    if results.min(initial=0) < 0:
+        each = expanded(table, name_of(task.function), results, _taken(numbers, row, places))
+    column = None
+    if each is not None:
+        row, results, column = row[each.origin], each.results, each.column
+        places = [place[each.origin] for place in places]
+        keep = results != ABSENT
+        results, row, column = results[keep], row[keep], column[keep]
+        places = [place[keep] for place in places]
+    indices = [
+        address.at(row, place)
+        for address, place, skip in zip(rows.addresses, places, skipped, strict=True)
+        if not skip
+    ]
+    if each is None or column is None:
+        return group_rows(table, results, row, batch, indices)
+    address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
+    plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
+    return replace(plan, draws=each.draws)
+
+
+def group_rows(
+    table: SymbolTable,
+    results: np.ndarray,
+    row: np.ndarray,
+    batch: int,
+    indices: Sequence[np.ndarray],
+) -> Plan:
+    """The plan that ⊕-es equal symbols of a row, in the order of their first combinations."""
+    size = len(table)
+    first, group_of = _first_appearances(row * size + table.classes(results), batch * size)
+    group_row = row[first]
+    counts = np.bincount(group_row, minlength=batch)
+    width = max(1, int(counts.max(initial=0)))
+    by_row = np.argsort(group_row, kind="stable")
+    column = np.empty_like(by_row)
+    column[by_row] = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
+    numbers[group_row, column] = results[first]
+    address = RowAddress(width)
+    group_of = address.at(group_row, column)[group_of]
+    combinations = Combinations(indices, group_of, address.size(batch), address=address)
+    return Plan(RowSymbols(table, numbers), combinations)
+
+
+_LARGEST_SCATTER = 1 << 24  # places of an array that is never looked at as a whole
+
+
+def _first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each code below `bound` appears first, in that order, and the group of every entry."""
+    count = len(codes)
+    if bound > min(_LARGEST_SCATTER, 64 * count):  # few codes of many: sorting looks at those only
+        _, found, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        first_of = found[inverse]
+    else:  # five times faster than sorting; what is not written here is not read either
+        seen = np.empty(bound, dtype=np.int32 if count < 2**31 else np.int64)
+        seen[codes[::-1]] = np.arange(count - 1, -1, -1)  # what is written last comes first
+        first_of = seen[codes]
+    first = np.flatnonzero(first_of == np.arange(count))
+    rank = np.empty(count, dtype=np.int64)
+    rank[first] = np.arange(len(first))
+    return first, rank[first_of]
+
+
+def _taken(
+    numbers: Sequence[np.ndarray], row: np.ndarray, places: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The symbols of some combinations, of each operand."""
+    return [
+        number[row if len(number) > 1 else 0, place]
+        for number, place in zip(numbers, places, strict=True)
+    ]
+
+
+def _row_products(numbers: Sequence[np.ndarray], rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Row and place in each operand of all combinations of symbols of one row."""
+    sizes = (rows.batch, *(number.shape[1] for number in numbers))
+    grids = [grid.reshape(-1) for grid in np.indices(sizes)]
+    row, places = grids[0], grids[1:]
+    valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
+    for number, place in zip(numbers, places, strict=True):
+        if (number == ABSENT).any():
+            valid &= number[row if len(number) > 1 else 0, place] != ABSENT
+    if valid.all():
+        return row, places
+    return row[valid], [place[valid] for place in places]
+
+
+def _is_lookup(domains: Sequence[Domain]) -> bool:
+    """Whether symbols that all rows share are looked up, or those of many operands."""
+    return len(domains) != 2 or any(isinstance(domain, Symbols) for domain in domains)
+
+
+def _row_lookups(
+    task: Task,
+    key: Hashable | None,
+    table: SymbolTable,
+    domains: Sequence[Domain],
+    numbers: Sequence[np.ndarray],
+    rows: Rows,
+    watch: Watch | None,
+    sources: Sources,
+) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+    """Row, places and result of all combinations of symbols of one row that have equal keys."""
+    active = np.ones(rows.batch, dtype=bool) if rows.active is None else rows.active
+    row, places = looked_up(task, table, domains, numbers, watch, active)
+    combined = _taken(numbers, row, places)
+    results = results_of(task, key, table, combined, watch, sources, distinct=False)
+    keep = np.flatnonzero(results != ABSENT)
+    return row[keep], [place[keep] for place in places], results[keep]
+
+
+def _row_joins(
+    task: Task,
+    key: Hashable | None,
+    table: SymbolTable,
+    domains: Sequence[Domain],
+    numbers: Sequence[np.ndarray],
+    rows: Rows,
+    watch: Watch | None,
+    sources: Sources,
+) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+    """Row, places and result of all combinations of symbols of one row that have equal keys.
+
+    All operands have symbols of their own in each row.
+    Those of the last join of the same function are taken over if this one only adds to them.
+    """
+    remembers = watch is not None and rows.active is None
+    known = caches.joined.get((task.operation, key)) if remembers else None
+    fresh = None if known is None else known.fresh(table, *numbers)
+    widths = [number.shape[1] for number in numbers]
+    if known is None or fresh is None:
+        known, fresh = None, numbers[0]
+        right = Sorted(
+            in_rows(join_keys(task, key, 1, table, numbers[1], watch), rows.batch, rows.active)
+        )
+    else:
+        right = known.right_keys
+    left = in_rows(join_keys(task, key, 0, table, fresh, watch), rows.batch, rows.active)
+    matches = Matches(left, right)
+    check_size(task.operation, widths, matches.size + (0 if known is None else len(known.row)))
+    both = matches.places()
+    combined = [
+        number.reshape(-1).take(place if len(number) > 1 else place % width)
+        for number, place, width in zip(numbers, both, widths, strict=True)
+    ]
+    results = results_of(task, key, table, combined, watch, sources, distinct=False)
+    keep = np.flatnonzero(results != ABSENT)
+    row, place = RowAddress(widths[0]).split(both[0][keep])
+    results, places = results[keep], [place, both[1][keep] - RowAddress(widths[1]).at(row, 0)]
+    if known is not None:
+        row, results = np.append(known.row, row), np.append(known.results, results)
+        places = [np.append(*both) for both in zip(known.places, places, strict=True)]
+    if remembers and watch is not None and watch.steady and results.min(initial=0) >= 0:
+        made = Joined(table, numbers[0], numbers[1], right, row, places, results)
+        caches.joined.replace((task.operation, key), made)
+    return row, places, results

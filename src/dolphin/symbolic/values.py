@@ -1,0 +1,449 @@
+"""Keys for values: plain ones by content, everything else not at all."""
+
+from __future__ import annotations
+
+import abc
+import array
+import collections
+import contextvars
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import itertools
+import operator
+import re
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from dolphin.symbolic.bytecode import Use
+from dolphin.symbolic.libraries import (
+    is_dynamic,
+    is_library_function,
+    of_library,
+    stateless,
+)
+from dolphin.symbolic.purity import any_pure, is_pure
+from dolphin.symbolic.randomness import refuse_chance
+
+_BUDGET = 2000  # how many values a key may hold before it counts as too expensive
+_MOST_BYTES = 4096  # of an array that is compared by content
+_SCALARS = frozenset({int, str, bool, bytes, type(None), type(Ellipsis), type(NotImplemented)})
+FLAT = _SCALARS | {float}
+SEQUENCES = frozenset({tuple, list, collections.deque, bytearray, set, frozenset})
+MAPPINGS = frozenset(
+    {dict, collections.OrderedDict, collections.Counter, types.MappingProxyType,
+     collections.defaultdict}
+)  # fmt: skip
+# Objects that can't change and are known by what they show.
+VALUES = (
+    complex, range, slice, re.Pattern, fractions.Fraction, decimal.Decimal, datetime.date,
+    datetime.time, datetime.timedelta, datetime.timezone, uuid.UUID, np.dtype,
+)  # fmt: skip
+# Containers that keep their contents in another.
+_INSIDE = {
+    collections.UserDict: "data",
+    collections.UserList: "data",
+    collections.ChainMap: "maps",
+}
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+APPENDING = {
+    list: frozenset({"append", "extend"}),
+    set: frozenset({"add"}),
+    collections.deque: frozenset({"append", "appendleft", "extend"}),
+}
+NOTHING = object()  # no `self`
+WRAPPERS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
+# Types of functions that numpy and compiled libraries have of their own.
+_COMPILED = ("cython_function_or_method", "_ArrayFunctionDispatcher")
+_LRU = type(functools.lru_cache(lambda: None))
+TUPLE_FIELD = type(vars(collections.namedtuple("_Pair", "a"))["a"])
+# Parts of a class that don't decide what its methods return.
+_ABOUT_CLASSES = frozenset(
+    [
+        "__module__",
+        "__dict__",
+        "__weakref__",
+        "__doc__",
+        "__qualname__",
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__match_args__",
+        "__slots__",
+        "__orig_bases__",
+        "__parameters__",
+        "__abstractmethods__",
+        "_abc_impl",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__type_params__",
+        "__classdictcell__",
+        "__hash__",
+    ]
+)
+_MADE_BY_DATACLASS = frozenset(
+    [
+        "__init__",
+        "__repr__",
+        "__eq__",
+        "__hash__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__setattr__",
+        "__delattr__",
+        "__replace__",
+        "__getstate__",
+        "__setstate__",
+    ]
+)
+
+
+class TooMuchError(Exception):
+    """The function reads more than can be compared cheaply."""
+
+
+class Same:
+    """Equal only to another reference to the very same, still living object."""
+
+    __slots__ = ("_hash", "_strong", "_weak")
+
+    def __init__(self, target: Any) -> None:
+        self._hash = id(target)
+        self._weak: weakref.ref[Any] | None = None
+        self._strong = None
+        try:
+            self._weak = weakref.ref(target)
+        except TypeError:
+            self._strong = target
+
+    def _target(self) -> Any:
+        return self._strong if self._weak is None else self._weak()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Same):
+            return NotImplemented
+        target = self._target()
+        return target is not None and target is other._target()
+
+
+def is_declared(value: Any) -> bool:
+    """Whether `pure` was said of a thing, or of the class of an object."""
+    return any_pure() and (is_pure(value) or is_pure(type(value)))
+
+
+Slot = Callable[[Any], Hashable | None]
+"""What stands for a value that counts by its place alone, not by content; None for all others."""
+
+
+class Values(abc.ABC):
+    """One walk over values. `reasons` tells why some can't be known."""
+
+    def __init__(self, slot: Slot | None = None) -> None:
+        self.reasons: list[str] = []
+        self._slot = slot
+        self._left = _BUDGET
+        self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
+        self._open: set[int] = set()  # containers around the present value
+        self._data = 0  # plain values met so far
+
+    # -- what is said of functions -----------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _python(self, function: types.FunctionType, bound: Any = NOTHING) -> Hashable:
+        """A function of the user's own; `bound` is its first argument where that is known."""
+
+    @abc.abstractmethod
+    def _method(self, function: types.FunctionType, owner: Any, use: Use, depth: int) -> Hashable:
+        """A method of an object or a class."""
+
+    @abc.abstractmethod
+    def _pure_function(self, function: types.FunctionType, bound: Any) -> Hashable:
+        """A function that somebody vouches for."""
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def value(self, value: Any, use: Use, depth: int | None = None) -> Hashable:
+        """The key of a value that is used as a whole."""
+        self._spend(1)
+        cls = type(value)
+        if cls in _SCALARS:
+            self._data += 1
+            return (cls, value)
+        if cls is float:
+            self._data += 1
+            return (cls, repr(value))
+        if is_declared(value):
+            if isinstance(value, types.FunctionType):
+                return self._pure_function(value, NOTHING)
+            return Same(value)
+        if cls in SEQUENCES or cls in MAPPINGS:
+            return self._container(value, use)
+        place = self._place(value)
+        if place is not None:
+            return place
+        refuse_chance(value, called_bare=use.called_bare)
+        if isinstance(value, types.FunctionType):
+            return self._library(value, use) if is_library_function(value) else self._python(value)
+        if isinstance(value, type):
+            return self._class(value, use)
+        key = self._callable(value, use)
+        if key is None:
+            key = self._value_object(value, use)
+        return self._escapes(value, use, depth) if key is None else key
+
+    def _place(self, value: Any) -> Hashable | None:
+        """The key of a tensor of which only entries are taken: whoever asks watches over that."""
+        return None if self._slot is None else self._slot(value)
+
+    def _callable(self, value: Any, use: Use) -> Hashable | None:
+        """Functions in other guises."""
+        cls = type(value)
+        if cls is types.MethodType:
+            function = value.__func__
+            if isinstance(function, types.FunctionType):
+                return self._method(function, value.__self__, use, len(use.chain))
+            return None
+        if cls is types.BuiltinFunctionType:
+            return self._built_in(value, use)
+        if cls in WRAPPERS or cls is np.ufunc or cls.__module__.partition(".")[0] == "typing":
+            return Same(value)
+        if cls is functools.partial:
+            parts = (value.func, value.args, value.keywords)
+            return ("partial", *(self.value(part, use) for part in parts))
+        if cls in _GETTERS:
+            return (cls, self.value(value.__reduce__()[1], use))
+        if cls is _LRU:
+            return self._behind_lru(value, use)
+        if cls.__name__ in _COMPILED and stateless(getattr(value, "__module__", None)):
+            return Same(value)
+        return None
+
+    def _built_in(self, function: Any, use: Use) -> Hashable:
+        owner = function.__self__
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            if type(owner) in APPENDING and function.__name__ in APPENDING[type(owner)]:
+                return function.__name__
+            return (function.__name__, self.value(owner, use))
+        if is_dynamic(function):
+            return self._unknown(f"calls `{function.__name__}`, which can read anything")
+        if not stateless(function.__module__):
+            name = f"{function.__module__}.{function.__name__}"
+            return self._unknown(f"calls `{name}`, which can read what changes")
+        return Same(function)
+
+    def _library(self, function: types.FunctionType, use: Use) -> Hashable:
+        """A library's function is what it is, apart from what it wraps."""
+        module = function.__globals__.get("__name__")
+        if not stateless(module):
+            name = f"{module}.{function.__name__}"
+            return self._unknown(f"calls `{name}`, which can read what changes")
+        if not function.__closure__:
+            return Same(function)
+        mark = (id(function), 0)
+        if mark in self._seen:
+            return Same(function)
+        self._seen.add(mark)
+        return (Same(function), *(self.value(c.cell_contents, use) for c in function.__closure__))
+
+    def _behind_lru(self, value: Any, use: Use) -> Hashable:
+        """`lru_cache` keeps old results itself: what is inside may read nothing that changes."""
+        if (id(value), 0) in self._seen:
+            return "again"
+        self._seen.add((id(value), 0))
+        before = self._data
+        key = self.value(value.__wrapped__, use)
+        if self._data != before:
+            return self._unknown(f"calls `{use.text()}`, behind an lru_cache, which reads data")
+        return (_LRU, key)
+
+    def _container(self, value: Any, use: Use) -> Hashable:
+        cls = type(value)
+        self._data += 1
+        self._spend(len(value))
+        if id(value) in self._open:
+            return self._unknown(f"reads `{use.text()}`, which contains itself")
+        self._open.add(id(value))
+        try:
+            if cls in (set, frozenset):
+                return (cls, frozenset(self.value(item, use) for item in value))
+            if cls in SEQUENCES:
+                return (cls, self._items(tuple(value), use))
+            made_by = (
+                self.value(value.default_factory, use)
+                if isinstance(value, collections.defaultdict)
+                else None
+            )
+            keys, values = tuple(value.keys()), tuple(value.values())
+            return (cls, made_by, self._items(keys, use), self._items(values, use))
+        finally:
+            self._open.discard(id(value))
+
+    def _items(self, items: tuple[Any, ...], use: Use) -> Hashable:
+        """Contents in order. Plain ones, and tuples of them, without a step of Python for each."""
+        kinds = set(map(type, items))
+        if kinds <= _SCALARS:
+            return (items, tuple(map(type, items)) if len(kinds) > 1 else tuple(kinds))
+        if kinds <= FLAT:
+            return (tuple(map(repr, items)), tuple(map(type, items)))
+        if kinds == {tuple}:
+            lengths = tuple(map(len, items))
+            self._spend(sum(lengths))
+            return (lengths, self._items(tuple(itertools.chain.from_iterable(items)), use))
+        return tuple(self.value(item, use) for item in items)
+
+    def _value_object(self, value: Any, use: Use) -> Hashable | None:
+        """Objects that are values: known by their content, whatever is done with them."""
+        cls: Any = type(value)
+        if issubclass(cls, VALUES) and of_library(cls.__module__):
+            self._data += 1
+            return (cls, repr(value))
+        if issubclass(cls, enum.Enum):
+            return (Same(value), self._class(cls, use))
+        if cls is np.ndarray or issubclass(cls, np.generic):
+            return self._array(value, use)
+        if cls is array.array:
+            self._data += 1
+            self._spend(len(value) // 8)
+            return (cls, value.typecode, value.tobytes())
+        if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__iter__ is tuple.__iter__:
+            return (self._class(cls, use), self._items(tuple(value), use))
+        if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen:  # type: ignore
+            fields = [field.name for field in dataclasses.fields(value)]
+            if set(fields) >= set(getattr(value, "__dict__", ())):
+                contents = [self.value(getattr(value, name), use) for name in fields]
+                return (self._class(cls, use), *contents)
+        if cls.__module__ == "torch" and cls.__name__ in ("dtype", "device", "layout"):
+            return (cls, repr(value))
+        if cls is contextvars.ContextVar:
+            return (Same(value), self.value(current(value), use))
+        if cls in _INSIDE:
+            return (cls, self.value(getattr(value, _INSIDE[cls]), use))
+        return None
+
+    def _array(self, value: Any, use: Use) -> Hashable | None:
+        self._data += 1
+        if value.nbytes > _MOST_BYTES:
+            raise TooMuchError(f"reads `{use.text()}`, an array of {value.nbytes:,} bytes")
+        if value.dtype.hasobject:
+            return None
+        return (type(value), value.dtype.str, value.shape, value.tobytes())
+
+    def _escapes(self, value: Any, use: Use, depth: int | None) -> Hashable:
+        if isinstance(value, types.ModuleType):
+            return self._unknown(f"passes on the module `{use.text(depth)}`")
+        how = {"cell": "closes over", "first": "reads"}.get(use.root, "reads the global")
+        kind = f"a {type(value).__name__}"
+        if hasattr(value, "data_ptr"):
+            return self._unknown(f"{how} `{use.text(depth)}`, {kind}, whose numbers may change")
+        return self._unknown(
+            f"{how} `{use.text(depth)}`, {kind} that is used as a whole (passed on, called or "
+            "iterated)"
+        )
+
+    # -- classes -----------------------------------------------------------------------------------
+
+    def _class(self, cls: type, use: Use) -> Hashable:
+        """A class that is used as a whole: its objects can do whatever its methods do."""
+        if of_library(cls.__module__):
+            if not stateless(cls.__module__):
+                name = f"{cls.__module__}.{cls.__name__}"
+                return self._unknown(f"uses `{name}`, which can read what changes")
+            return Same(cls)
+        mark = (id(cls), 0)
+        if mark in self._seen:
+            return Same(cls)
+        self._seen.add(mark)
+        parts: list[Hashable] = [Same(cls)]
+        meta: Any = type(cls)
+        for base in (*cls.__mro__, *meta.__mro__):
+            if not of_library(base.__module__):
+                parts += self._body(base, use)
+        return tuple(parts)
+
+    def _body(self, cls: Any, use: Use) -> list[Hashable]:
+        is_enum = issubclass(cls, enum.Enum)
+        made = _MADE_BY_DATACLASS if "__dataclass_params__" in vars(cls) else frozenset()
+        parts: list[Hashable] = []
+        for name, member in list(vars(cls).items()):
+            if name in _ABOUT_CLASSES or (name in made and _is_generated(member)):
+                continue
+            if is_enum and not _is_written(member):
+                continue
+            if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                continue
+            if isinstance(member, TUPLE_FIELD) or member is None:
+                continue
+            parts.append((name, self._member(member, use)))
+        if is_enum:
+            for name, member in vars(cls)["_member_map_"].items():
+                own = {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
+                parts.append((name, self.value(member._value_, use), self.value(own, use)))
+        fields = dataclasses.fields(cls) if made else ()
+        parts += [
+            (field.name, self.value(default, use))
+            for field in fields
+            for default in (field.default, field.default_factory)
+            if default is not dataclasses.MISSING
+        ]
+        return parts
+
+    def _member(self, member: Any, use: Use) -> Hashable:
+        if isinstance(member, (staticmethod, classmethod)):
+            member = member.__func__
+        elif type(member) is functools.cached_property:
+            member = member.func
+        elif type(member) is property:
+            return (self.value(member.fget, use), self.value(member.fset, use))
+        return self.value(member, use)
+
+    # -- bookkeeping -------------------------------------------------------------------------------
+
+    def _spend(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise TooMuchError(f"reads more than {_BUDGET:,} values")
+
+    def _unknown(self, reason: str) -> Hashable:
+        self.reasons.append(reason)
+        return None
+
+
+_OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
+
+
+def current(variable: Any) -> Any:
+    """What a context variable says now."""
+    return variable.get(None)
+
+
+def _is_written(member: Any) -> bool:
+    """Whether a member of an enum class is code of the user's own."""
+    if isinstance(member, (staticmethod, classmethod)):
+        member = member.__func__
+    if type(member) is property:
+        member = member.fget
+    return isinstance(member, types.FunctionType) and not is_library_function(member)
+
+
+def _is_generated(member: Any) -> bool:
+    """Whether `dataclass` wrote a method, rather than the user."""
+    code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
+    return code is None or code.co_filename == "<string>"

@@ -1,0 +1,146 @@
+"""A traced program is exported with any number of rows: `torch.export`, and ONNX."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch import nn
+
+import dolphin as dl
+from dolphin.execution import indices
+from dolphin_tasks.sum_n import program as sum_n
+
+EDGES = [(0, 1), (1, 2), (2, 3), (0, 2), (3, 1)]
+BATCHES = (1, 7, 64, 1000)
+
+
+def times_mod_seven(x, y):
+    return dl.apply(x, y, lambda a, b: a * b % 7)
+
+
+def equal_to_itself(x):
+    return dl.apply(x, x, lambda a, b: a == b)
+
+
+def total(x, y, z):
+    return sum_n.add_up([x, y, z])
+
+
+def three_at_once(x, y, z):
+    return dl.apply(x, y, z, lambda a, b, c: (a + b * c) % 4)
+
+
+def longer(edges, paths):
+    new = dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0]))
+    return dl.union(edges, new)
+
+
+def two_steps(edges):
+    return longer(edges, longer(edges, edges))
+
+
+def closure(edges):
+    return dl.fixpoint(lambda paths: longer(edges, paths), edges)
+
+
+PROGRAMS = {
+    "total": (total, (range(10),) * 3, True),
+    "times": (times_mod_seven, (range(10),) * 2, True),
+    "equal": (equal_to_itself, ("abcd",), True),
+    "three": (three_at_once, (range(4),) * 3, True),
+    "steps": (two_steps, (EDGES[:3],), False),
+    "closure": (closure, (EDGES,), False),
+}
+ALGEBRAS = ["damp", "viterbi", "noisy-or", "dtkp-am", "dtkp-wmc", "exact"]
+CASES = [
+    (name, algebra)
+    for name in PROGRAMS
+    for algebra in ALGEBRAS
+    if not (name == "closure" and algebra.startswith("dtkp"))  # refused: see below
+]
+SOME = [("times", "damp"), ("steps", "viterbi"), ("equal", "dtkp-am"), ("steps", "dtkp-am")]
+
+
+def numbers(symbols, exclusive, rows, seed=0):
+    generator = torch.Generator().manual_seed(seed + rows)
+    each = [torch.rand(rows, len(own), generator=generator) for own in symbols]
+    return tuple(n.softmax(1) if exclusive else n for n in each)
+
+
+def exported(name, algebra):
+    program, symbols, exclusive = PROGRAMS[name]
+    traced = dl.trace(program, *symbols, exclusive=exclusive, provenance=algebra)
+    batch = torch.export.Dim("batch")
+    shapes = (tuple({0: batch} for _ in symbols),)
+    given = numbers(symbols, exclusive, 5)
+    return traced, torch.export.export(traced, given, dynamic_shapes=shapes, strict=False)
+
+
+@pytest.mark.parametrize(("name", "algebra"), CASES)
+def test_one_export_serves_all_batches(name, algebra):
+    _, symbols, exclusive = PROGRAMS[name]
+    traced, whole = exported(name, algebra)
+    module = whole.module()
+    for rows in BATCHES:
+        given = numbers(symbols, exclusive, rows)
+        wanted = traced(*given)
+        assert wanted.shape == (rows, len(traced.symbols))
+        torch.testing.assert_close(module(*given).exp(), wanted.exp(), atol=1e-6, rtol=0)
+
+
+def test_nothing_without_values_is_kept():
+    """What an exporter makes on its way is not remembered for later calls."""
+    indices._constants.clear()
+    exported("total", "dtkp-wmc")
+    assert all(type(tensor) is torch.Tensor for tensor in indices._constants.values())
+    x, y, z = (dl.Distribution(torch.rand(2, 10).softmax(1), range(10)) for _ in range(3))
+    assert torch.isfinite(total(x, y, z).probs()).all()
+
+
+@pytest.mark.parametrize("algebra", ["dtkp-am", "dtkp-wmc"])
+def test_recursion_that_depends_on_numbers_is_refused(algebra):
+    with pytest.raises(dl.UnsupportedError, match="write a fixed number of steps"):
+        exported("closure", algebra)
+
+
+class Adder(nn.Module):
+    """A network and its program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = nn.Linear(6, 10)
+        self.add = dl.trace(lambda x, y: x + y, range(10), range(10), logits=True)
+
+    def forward(self, images):
+        return self.add(*self.read(images).unbind(1))
+
+
+def test_a_network_and_its_program_are_one_file():
+    torch.manual_seed(0)
+    model, batch = Adder(), torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.rand(3, 2, 6),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, file := io.BytesIO())
+    loaded = torch.export.load(io.BytesIO(file.getvalue())).module()
+    for rows in BATCHES:
+        images = torch.rand(rows, 2, 6)
+        torch.testing.assert_close(loaded(images), model(images))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "algebra"), SOME)
+def test_onnx_gives_the_same_numbers(name, algebra):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    _, symbols, exclusive = PROGRAMS[name]
+    traced, whole = exported(name, algebra)
+    model = torch.onnx.export(whole, (), dynamo=True, verbose=False)
+    assert model is not None
+    model.save(file := io.BytesIO())
+    session = runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    for rows in BATCHES:
+        given = numbers(symbols, exclusive, rows)
+        named = {i.name: n.numpy() for i, n in zip(session.get_inputs(), given, strict=True)}
+        found = torch.from_numpy(session.run(None, named)[0])
+        torch.testing.assert_close(found.exp(), traced(*given).exp(), atol=1e-6, rtol=0)

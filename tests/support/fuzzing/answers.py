@@ -1,0 +1,213 @@
+"""Questions to a result by their definitions: one row at a time, every subset of its symbols."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fuzzing.diagrams import Group
+from fuzzing.jets import Jet, total
+from fuzzing.rows import Row, Value, key_of
+from fuzzing.semirings import Numbers, RefusedError, Semiring, TopK, UnsettledError
+
+Entry = tuple[Any, Any]  # a symbol and its tag
+Answer = Callable[[list[Any]], Any]
+
+
+class Questions:
+    """The part of the module `dolphin` that asks; `Reference` inherits it."""
+
+    semiring: Semiring
+    groups: Iterator[int]
+
+    def _times(self, tags: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def _batch(self, values: Sequence[Value]) -> int:
+        raise NotImplementedError
+
+    # -- quantifiers -------------------------------------------------------------------------------
+
+    def exists(self, d: Value, predicate: Any = None, by: Any = None, cache: bool = True) -> Value:
+        return self._asked(d, predicate, by, self._some)
+
+    def forall(self, d: Value, predicate: Any, by: Any = None, cache: bool = True) -> Value:
+        def every(entries: list[Entry], exclusive: bool) -> list[Entry]:
+            some, none = self._some(entries, exclusive)
+            return [(True, none[1]), (False, some[1])]
+
+        return self._asked(d, lambda symbol: not predicate(symbol), by, every)
+
+    def count(self, d: Value, predicate: Any = None, by: Any = None, cache: bool = True) -> Value:
+        def counted(entries: list[Entry], exclusive: bool) -> list[Entry]:
+            known = self._folded(entries, exclusive, len)
+            have = {answer for answer, _ in known}
+            missing = [n for n in range(len(entries) + 1) if n not in have]
+            return [*known, *((n, self.semiring.zero) for n in missing)]
+
+        return self._asked(d, predicate, by, counted)
+
+    def total(self, d: Value, value: Any = None, by: Any = None, cache: bool = True) -> Value:
+        def summed(entries: list[Entry], exclusive: bool) -> list[Entry]:
+            return self._folded(
+                entries, exclusive, lambda held: sum(value(s) if value else s for s in held)
+            )
+
+        return self._asked(d, None, by, summed)
+
+    def maximum(self, d: Value, key: Any = None, by: Any = None, cache: bool = True) -> Value:
+        return self._first(d, key, by, reverse=True)
+
+    def minimum(self, d: Value, key: Any = None, by: Any = None, cache: bool = True) -> Value:
+        return self._first(d, key, by, reverse=False)
+
+    def _asked(
+        self, d: Value, predicate: Any, by: Any, answers: Callable[[list[Entry], bool], list[Entry]]
+    ) -> Value:
+        """The answers of every group of every row; every row has the groups of all rows."""
+        if getattr(self.semiring, "negates", True) is False:
+            raise RefusedError("no negation")
+        if not self.semiring.asks:
+            raise UnsettledError("questions depend on the order of ⊕ and ⊗ here")
+        wanted = [
+            [(s, tag) for s, tag in row if predicate is None or predicate(s)] for row in d.each
+        ]
+        if by is None:
+            rows = [answers(entries, d.exclusive) for entries in wanted]
+        else:
+            keys = {key_of(by(s)): by(s) for row in d.each for s in row.symbols}
+            rows = [
+                [
+                    ((label, answer), tag)
+                    for key, label in keys.items()
+                    for answer, tag in answers(
+                        [e for e in entries if key_of(by(e[0])) == key], d.exclusive
+                    )
+                ]
+                for entries in wanted
+            ]
+        made = []
+        for entries in rows:
+            row = Row()
+            for symbol, tag in entries:
+                row.add(symbol, tag)
+            made.append(row.settled(self.semiring))
+        return Value(d.reference, made, exclusive=by is None)
+
+    def _fails(self, tag: Any) -> Any:
+        return self.semiring.one if tag is self.semiring.zero else self.semiring.negate(tag)
+
+    def _disjoint(self, tags: Sequence[Any]) -> Any:
+        tags = [tag for tag in tags if tag is not self.semiring.zero]
+        if not tags:
+            return self.semiring.zero
+        return tags[0] if len(tags) == 1 else self.semiring.plus_disjoint(tags)
+
+    def _some(self, entries: list[Entry], exclusive: bool) -> list[Entry]:
+        tags = [tag for _, tag in entries]
+        none = self._times([self._fails(tag) for tag in tags])
+        if exclusive:
+            some = self._disjoint(tags)
+            if isinstance(self.semiring, Numbers):
+                none = self._fails(some)
+        elif self.semiring.adds:
+            some = self._folded(entries, False, bool)
+            return [(True, dict(some).get(True, self.semiring.zero)), (False, none)]
+        else:
+            some = self.semiring.plus(tags) if tags else self.semiring.zero
+        return [(True, some), (False, none)]
+
+    def _folded(self, entries: list[Entry], exclusive: bool, answer: Answer) -> list[Entry]:
+        """⊕ over the subsets of symbols that give an answer of ⊗ of who holds and who doesn't."""
+        if len(entries) > 6:
+            raise UnsettledError("too many subsets")
+        if isinstance(self.semiring, TopK) and not exclusive and len(entries) > 2:
+            for part in (entries[1:], entries[:-1]):  # the proofs of parts need their place, too
+                self._folded(part, False, answer)
+        found: dict[Any, list[Any]] = {}
+        if exclusive:
+            (_, _), (_, none) = self._some(entries, True)
+            found[answer([])] = [none]
+            for symbol, tag in entries:
+                found.setdefault(answer([symbol]), []).append(tag)
+        else:
+            fails = [self._fails(tag) for _, tag in entries]
+            for holds in itertools.product((False, True), repeat=len(entries)):
+                held = [s for (s, _), h in zip(entries, holds, strict=True) if h]
+                tags = [
+                    tag if h else fail
+                    for (_, tag), fail, h in zip(entries, fails, holds, strict=True)
+                ]
+                found.setdefault(answer(held), []).append(self._times(tags))
+        return [(result, self._disjoint(tags)) for result, tags in found.items()]
+
+    def _first(self, d: Value, key: Any, by: Any, *, reverse: bool) -> Value:
+        def first(entries: list[Entry], exclusive: bool) -> list[Entry]:
+            ordered = sorted(entries, key=lambda e: key(e[0]) if key else e[0], reverse=reverse)
+            if exclusive:
+                (_, _), none = self._some(entries, True)
+                return [*ordered, (None, none[1])]
+            found, before = [], []
+            for symbol, tag in ordered:
+                found.append((symbol, self._times([tag, *before])))
+                before.append(self._fails(tag))
+            return [*found, (None, self._times(before))]
+
+        return self._asked(d, None, by, first)
+
+    # -- conditions --------------------------------------------------------------------------------
+
+    def condition(self, d: Value, event: Value) -> Value:
+        batch = self._batch([d, event])
+        if any(not isinstance(s, bool) for s in event.symbols):
+            raise RefusedError("an event is true or false")
+        if isinstance(self.semiring, Numbers) or not self.semiring.counts:
+            raise UnsettledError("only exact answers are compared")
+        rows = []
+        for number in range(batch):
+            row, holds = d.row_of(number), event.row_of(number).tag(True, self.semiring.zero)
+            whole = self.semiring.probability(holds)
+            parts = [
+                Jet(0.0)
+                if whole.real <= 0.0
+                else self.semiring.probability(self._times([tag, holds])) / whole
+                for _, tag in row
+            ]
+            rows.append(self._input(row.symbols, parts, exclusive=d.exclusive))
+        return Value(d.reference, rows, exclusive=d.exclusive)
+
+    def normalized(self, d: Value) -> Value:
+        rows = []
+        for row in d.each:
+            probs = [self.semiring.probability(tag) for _, tag in row]
+            whole = total(probs)
+            if any(0.0 < p.real < 1e-25 for p in probs) or (probs and whole.real < 1e-9):
+                raise UnsettledError("too small to be divided by")
+            if whole.real > 0.0:
+                probs = [p / whole for p in probs]
+            rows.append(self._input(row.symbols, probs, exclusive=True))
+        return Value(d.reference, rows, exclusive=True)
+
+    def _input(self, symbols: list[Any], probs: list[Jet], *, exclusive: bool) -> Row:
+        """Facts of their own."""
+        row = Row()
+        groups = [list(range(len(symbols)))] if exclusive else [[c] for c in range(len(symbols))]
+        for members in groups:
+            group = Group(next(self.groups), tuple(probs[c] for c in members))
+            for choice, column in enumerate(members):
+                row.add(symbols[column], self.semiring.fact(group, choice))
+        return row
+
+
+def expectation(value: Value, row: int) -> Jet:
+    """Σ P(symbol) · symbol, of symbols that are numbers."""
+    return total(value.probability(row, s) * float(s) for s in value.row_of(row).symbols)
+
+
+def uncertainty(value: Value, row: int) -> Jet | None:
+    """-Σ p log p; None where a probability is so small that its slope is anybody's guess."""
+    probs = [value.probability(row, s) for s in value.row_of(row).symbols]
+    if any(0.0 < p.real < 1e-4 for p in probs):
+        return None
+    return total(-(p * p.log()) for p in probs if p.real > 0.0)

@@ -1,0 +1,37 @@
+"""The pages of the gallery are made from the examples themselves."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hooks import load_hook
+
+pytest.importorskip("mkdocs")
+hook = load_hook("gallery")
+ROOT = Path(__file__).parent.parent
+LISTED = list(hook.listed())
+
+
+def test_every_example_is_listed_once():
+    names = [example.name for example in LISTED]
+    assert len(set(names)) == len(names) >= 15
+    assert set(names) == {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert all(example.group and example.title for example in LISTED)
+
+
+@pytest.mark.parametrize("example", LISTED, ids=lambda example: example.name)
+def test_a_page_shows_picture_words_and_the_whole_file(example):
+    page = hook.page(example)
+    assert page.startswith(f"# {example.title}\n")
+    assert f"](../images/gallery/{example.name}.png)" in page
+    assert (ROOT / "examples" / f"{example.name}.py").read_text(encoding="utf-8") in page
+    assert f"python examples/{example.name}.py" in page  # how to run it
+
+
+def test_the_overview_leads_to_all_of_them():
+    cards = re.findall(
+        r'<a href="(\w+)/"><img src="../images/gallery/(\w+).png"', hook.overview(LISTED)
+    )
+    assert [name for name, _ in cards] == [example.name for example in LISTED]
+    assert all(name == picture for name, picture in cards)
