@@ -138,6 +138,10 @@ AIMS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("CLUTRR-4", "above the paper's 53.6 %", ["clutrr-4-seed*"]),
     ("Mugen-1K, groups of 3", "96 %", ["mugen-1k-seed*"]),
     ("Mugen-5K, groups of 3", "96 %", ["mugen-5k-seed*"]),
+    ("Sudoku 4×4, 2,000 boards", "", ["sudoku-seed*"]),
+    ("Sudoku 4×4, 200 boards, a split each", "in the 90s", ["sudoku-200-seed*"]),
+    ("Sudoku 9×9, 1,500 puzzles, solved", "above the published 81.5 %", ["sudoku-9-1500-seed*"]),
+    ("Terrain 12×12", "99 %", ["terrain-seed*"]),
 )  # fmt: skip
 """What was aimed at, and the names of the runs that show what was reached."""
 

@@ -2,8 +2,9 @@
 
     python benchmarks/transfer.py runs/hwf --data ../data
 
-Operators are the test pictures of `operators/mdas_symbols_v1.zip` (another pen, 28x28), digits the
-first test images of MNIST. They go the way of pictures that a user gives to `dolphin predict`.
+Operators are the test pictures of `operators/mdas_symbols_v1.zip` (28x28), digits the first test
+images of MNIST, without digits that the run's formulas don't hold (0, unless it was trained with
+`--digits 0-9`). They go the way of pictures that a user gives to `dolphin predict`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dolphin_tasks.hwf import data, model
 from dolphin_tasks.mnist import load_mnist
 from dolphin_tasks.scan import cut, fit, thin
 from dolphin_tasks.training import checkpoint
+from dolphin_tasks.training.folder import RunFolder
 
 OPERATORS = {
     "addition_plus": "+",
@@ -75,10 +77,12 @@ def main() -> None:
         right = int((found == data.OPERATORS[sign] - 10).sum())
         print(f"{sign}: {right} of {len(ink)}")
     mnist = load_mnist(args.data / "mnist")
-    images = [image.float() / 255 for image in mnist.test_images[:DIGITS]]
-    found = read(network, images)[:, :10].argmax(1)
-    right = int((found == mnist.test_labels[:DIGITS]).sum())
-    print(f"digits of MNIST: {right} of {DIGITS}")
+    lowest = int(RunFolder(args.run).read_json("config.json")["config"]["digits"][0])
+    known = (mnist.test_labels >= lowest).nonzero().flatten()[:DIGITS]
+    images = [image.float() / 255 for image in mnist.test_images[known]]
+    found = read(network, images)[:, lowest:10].argmax(1) + lowest
+    right = int((found == mnist.test_labels[known]).sum())
+    print(f"digits of MNIST from {lowest} on: {right} of {len(known)}")
 
 
 if __name__ == "__main__":

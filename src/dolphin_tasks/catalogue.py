@@ -11,10 +11,14 @@ from typing import Any
 from dolphin_tasks.add_n.task import AddTask
 from dolphin_tasks.clutrr.task import ClutrrTask
 from dolphin_tasks.hwf.task import HwfTask
+from dolphin_tasks.member.task import MemberTask
 from dolphin_tasks.mugen.task import MugenTask
 from dolphin_tasks.pathfinder.task import PathfinderTask
 from dolphin_tasks.product_n.task import ProductTask
+from dolphin_tasks.sudoku.solving import Sudoku9Task
+from dolphin_tasks.sudoku.validity import SudokuTask
 from dolphin_tasks.sum_n.task import SumTask
+from dolphin_tasks.terrain.task import TerrainTask
 from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.training.task import Task
 from dolphin_tasks.words.task import WordsTask
@@ -30,6 +34,10 @@ TASKS: dict[str, type[Task[Any, Any]]] = {
         ClutrrTask,
         MugenTask,
         WordsTask,
+        MemberTask,
+        SudokuTask,
+        Sudoku9Task,
+        TerrainTask,
     )
 }
 GROUP = "dolphin.tasks"

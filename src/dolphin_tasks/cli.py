@@ -18,7 +18,8 @@ commands:
   train TASK [OPTIONS]     train a task; `dolphin train TASK --help` lists its options
   eval RUN                 test a trained run again
   predict RUN INPUT...     read a sample of your own with a trained run, and say why
-  report RUN...            one table and one figure of several runs
+  report RUN...            a table, a figure and a page of several runs
+  new-task NAME            write a task of your own that works, to be changed step by step
   bench [OPTIONS]          time the symbolic part of programs against their networks
 
 `dolphin COMMAND --help` says more about each of them.
@@ -31,6 +32,7 @@ COMMANDS = {
     "eval": "dolphin_tasks.training.commands:evaluate_run",
     "predict": "dolphin_tasks.training.commands:predict",
     "report": "dolphin_tasks.training.report:report",
+    "new-task": "dolphin_tasks.new_task:new_task",
     "bench": "dolphin_tasks.bench:main",
 }
 
@@ -44,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if given else 2
     name, *rest = given
     if name == "--version":
-        from dolphin import __version__
+        from importlib.metadata import version
 
-        sys.stdout.write(f"dolphin {__version__}\n")
+        sys.stdout.write(f"dolphin {version('dolphin-nesy')}\n")
         return 0
     if name not in COMMANDS:
         return _fail(f"there is no command {name!r}. Commands: {', '.join(COMMANDS)}.")

@@ -147,7 +147,7 @@ def digit_distributions(logits: Tensor) -> list[dl.Distribution]:
 
 
 def read_digits(network: nn.Module, images: Tensor) -> Tensor:
-    """Images (B, places, 1, 28, 28) to logits (B, places, 10), all of them in one call."""
+    """Images (B, places, 1, 28, 28) to logits (B, places, 10)."""
     device = next(network.parameters()).device
     flat = images.flatten(0, 1).to(device, memory_format=torch.channels_last)
     return network(flat).view(*images.shape[:2], 10)
@@ -199,6 +199,10 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
     def perceived(self, outputs: Outputs, batch: DigitBatch) -> tuple[Tensor, Tensor]:
         return outputs[0].argmax(2).flatten(), batch.digits.flatten()
 
+    def told(self, answer: Any, batch: DigitBatch, row: int) -> str:
+        """An answer on a sheet."""
+        return str(answer)
+
     def between(self) -> list[str]:
         """What stands before each image on a sheet."""
         return [""] * self.places()
@@ -211,8 +215,8 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
                 batch.images[row, :, 0],
                 [str(digit) for digit in read[row]],
                 [str(digit) for digit in batch.digits[row].tolist()],
-                str(answers[row]),
-                str(targets[row]),
+                self.told(answers[row], batch, row),
+                self.told(targets[row], batch, row),
                 bool(right[row]),
                 self.between(),
             )
@@ -220,8 +224,17 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         ]
         draw_sheet(rows, path)
 
+    def looks(self, batch: DigitBatch) -> Tensor:
+        return batch.images.flatten(0, 2)
+
+    def portray(self, outputs: Outputs, batch: DigitBatch, path: Path) -> bool:
+        read = [str(digit) for digit in outputs[0][0].argmax(1).tolist()]
+        answer = str(self.answers(outputs, batch)[0])
+        draw_sheet([SheetRow.alone(batch.images[0, :, 0], read, answer, self.between())], path)
+        return True
+
     def given(self, inputs: Sequence[str]) -> DigitBatch:
-        images = read_pictures([Path(name) for name in inputs], size=28, box=20)
+        images = read_pictures([Path(name) for name in inputs], size=28, box=20, by_mass=True)
         if len(images) != self.places():
             raise DataError(
                 f"this network was trained on {self.places()} digits a sample; the pictures show "
@@ -250,9 +263,8 @@ class FoldTask(DigitTask[D], Generic[D]):
         """The program."""
         raise NotImplementedError
 
-    def _result(self, outputs: Outputs) -> dl.Distribution:
-        with dl.using(self.provenance):
-            return self.fold(digit_distributions(outputs[0]))
+    def program(self, *outputs: Tensor) -> dl.Distribution:
+        return self.fold(digit_distributions(outputs[0]))
 
     def losses(self, outputs: Outputs, batch: DigitBatch) -> Tensor:
         loss = self.config.make_loss()

@@ -1,7 +1,9 @@
 """Pictures of what a model read and computed. Needs matplotlib, the extra `plot`."""
 
+from __future__ import annotations
+
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,15 @@ class SheetRow:
     right: bool
     between: Sequence[str]
     """What stands before each image: "+" in a sum, "" in a formula."""
+    known: bool = True
+    """Whether it is known what is right."""
+
+    @classmethod
+    def alone(
+        cls, images: Tensor, read: Sequence[str], answer: str, between: Sequence[str]
+    ) -> SheetRow:
+        """A sample of which nothing is known but what was read."""
+        return cls(images, read, read, answer, answer, True, between, known=False)
 
 
 def pick_rows(right: Tensor, count: int) -> list[int]:
@@ -94,13 +105,31 @@ def draw_sheet(rows: Sequence[SheetRow], path: Path) -> None:
             axes[place].set_ylabel(
                 row.between[place], fontsize=14, color=INK, rotation=0, va="center", labelpad=9
             )
-        color = RIGHT if row.right else WRONG
-        note = "right" if row.right else f"wrong: it is {row.target}"
+        color = (RIGHT if row.right else WRONG) if row.known else INK
+        note = "" if not row.known else "right" if row.right else f"wrong: it is {row.target}"
         axes[n].axis("off")
         axes[n].text(0.0, 0.5, f"= {row.answer}", fontsize=24, va="center", color=color)
         axes[n].text(0.01, 0.14, note, fontsize=10, va="center", color=color)
     figure.subplots_adjust(left=0, right=1, top=1, bottom=0, wspace=0.25, hspace=0.36)
     save(figure, path, bbox_inches="tight", pad_inches=0.12)
+
+
+def draw_bars(panels: Mapping[str, Sequence[tuple[Any, float]]], path: Path) -> None:
+    """Draw distributions side by side: for each a title, and its likeliest symbols as bars."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.6 * len(panels), 2.4), dpi=150, facecolor="white")
+    grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, pairs) in zip(grid, panels.items(), strict=True):
+        names = [str(symbol) for symbol, _ in reversed(pairs)]
+        values = [probability for _, probability in reversed(pairs)]
+        axis.barh(range(len(pairs)), values, color="#54aeff")
+        axis.set(xlim=(0, 1), xticks=[0, 1], yticks=range(len(pairs)))
+        axis.set_yticklabels(names, color=INK)
+        axis.set_title(title, fontsize=9, color=INK)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    save(figure, path)
 
 
 def save(figure: Any, path: Path, **options: Any) -> None:

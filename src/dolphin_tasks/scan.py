@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,27 +40,179 @@ def load_ink(path: Path) -> Tensor:
     return (ink - ink.min()) / spread
 
 
-def cut(ink: Tensor, gap: float = 0.06) -> list[Tensor]:
-    """The symbols of a row, left to right, cut where columns are empty for `gap` of the height.
+ROWS = 64
+"""Rows of ink that are looked at: scans are made smaller or larger first."""
+COARSE = 300
+"""Blocks along the longer side when the height of the ink is measured."""
+SPECK = 0.05
+"""Marks that are smaller than this part of the ink's height, in both directions, are dust."""
+SYMBOL = 0.2
+"""And so are those smaller than this part that belong to no larger symbol, as dots of ÷ do."""
+STACKED = 0.5
+"""Strokes above each other belong together if they share this part of the columns of one."""
 
-    >>> ink = torch.zeros(10, 20); ink[2:8, 2:6] = 1; ink[3:9, 12:15] = 1
-    >>> [tuple(symbol.shape) for symbol in cut(ink)]
-    [(6, 4), (6, 3)]
+
+def level(ink: Tensor) -> Tensor:
+    """Ink on paper that is not evenly bright: what stands out from its surroundings, in [0, 1].
+
+    >>> shadow = torch.linspace(0, 0.5, 40).repeat(20, 1); shadow[8:12, 20:22] += 0.5
+    >>> (level(shadow) > 0.5).nonzero().aminmax(dim=0)
+    torch.return_types.aminmax(
+    min=tensor([ 8, 20]),
+    max=tensor([11, 21]))
     """
-    columns = (ink > 0.3).any(0).nonzero().flatten()
-    if len(columns) == 0:
+    # the lightest paper in the neighbourhood, which is wider than any stroke
+    block = max(1, min(ink.shape) // 32)
+    paper = -F.max_pool2d(-ink[None, None], block, ceil_mode=True)
+    around = max(3, min(paper.shape[2:]) // 4 | 1)
+    edges = (around // 2,) * 4
+    paper = -F.max_pool2d(-F.pad(paper, edges, mode="replicate"), around, stride=1)
+    paper = F.avg_pool2d(F.pad(paper, edges, mode="replicate"), around, stride=1)
+    paper = F.interpolate(paper, ink.shape, mode="bilinear", align_corners=False)[0, 0]
+    above = (ink - paper).clamp(min=0)
+    above = (above - above.median()).clamp(min=0)  # noise of the paper
+    return above / above.max().clamp(min=1e-6)
+
+
+def cut(ink: Tensor) -> list[Tensor]:
+    """The symbols of a row, left to right: strokes that touch, or stand above each other.
+
+    Everything is measured by the height of the ink, not of the picture. Dust is left out, and so
+    is what stands above or below the row.
+
+    >>> ink = torch.zeros(100, 300); ink[42:48, 22:26] = 1; ink[43:49, 32:35] = 1; ink[3, 290] = 1
+    >>> [tuple(symbol.shape) for symbol in cut(ink)]
+    [(65, 43), (65, 33)]
+    """
+    ink = _scaled(ink)
+    mask = ink > _threshold(ink)
+    if not mask.any():
         return []
-    breaks = (columns.diff() > max(1.0, gap * ink.shape[0])).nonzero().flatten() + 1
-    symbols = []
-    for part in columns.tensor_split(breaks):
-        piece = ink[:, int(part[0]) : int(part[-1]) + 1]
-        rows = (piece > 0.3).any(1).nonzero().flatten()
-        symbols.append(piece[int(rows[0]) : int(rows[-1]) + 1])
-    return symbols
+    pieces = _pieces(mask)
+    top, bottom = _line(pieces)
+    # a pen that left the paper for a moment: gaps of two pixels
+    pieces = _pieces(F.max_pool2d(mask[None, None].float(), 3, 1, 1)[0, 0] > 0)
+    height = bottom - top
+    kept = [
+        piece
+        for piece in pieces
+        if max(piece.height, piece.width) > SPECK * height + 2
+        and piece.top < bottom
+        and piece.bottom > top
+    ]
+    symbols = [_cut_out(ink, mask, group) for group in _stacked(kept)]
+    return [symbol for symbol in symbols if max(symbol.shape) > SYMBOL * height]
 
 
-def fit(symbol: Tensor, size: int, box: int) -> Tensor:
-    """A symbol scaled into a box, its proportions kept, in the middle of (size, size)."""
+@dataclass(frozen=True)
+class _Piece:
+    """Strokes that touch: a mask of the whole picture, and the box around it."""
+
+    mask: Tensor
+    top: int
+    bottom: int  # the row after the last
+    left: int
+    right: int
+
+    @property
+    def height(self) -> int:
+        return self.bottom - self.top
+
+    @property
+    def width(self) -> int:
+        return self.right - self.left
+
+
+def _pieces(mask: Tensor) -> list[_Piece]:
+    """The connected pieces of a mask, corners included, left to right."""
+    labels = torch.arange(1, mask.numel() + 1, dtype=torch.float32).view(mask.shape) * mask
+    while True:
+        spread = F.max_pool2d(labels[None, None], 3, stride=1, padding=1)[0, 0] * mask
+        if torch.equal(spread, labels):
+            break
+        labels = spread
+    found = []
+    for label in labels.unique().tolist():
+        if label:
+            piece = labels == label
+            (top, left), (bottom, right) = (p.tolist() for p in piece.nonzero().aminmax(dim=0))
+            found.append(_Piece(piece, top, bottom + 1, left, right + 1))
+    return sorted(found, key=lambda piece: piece.left + piece.right)
+
+
+def _line(pieces: Sequence[_Piece]) -> tuple[int, int]:
+    """First row of the ink and the row after its last, whatever dust there is elsewhere."""
+    tallest = max(piece.height for piece in pieces)
+    large = [p for p in pieces if 2 * p.height > tallest]
+    return min(p.top for p in large), max(p.bottom for p in large)
+
+
+def _stacked(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
+    """Pieces above each other as one symbol: the bar and the dots of a division sign."""
+    groups: list[list[_Piece]] = []
+    for piece in pieces:
+        for group in groups:
+            if any(_belong(piece, other) for other in group):
+                group.append(piece)
+                break
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _belong(a: _Piece, b: _Piece) -> bool:
+    columns = min(a.right, b.right) - max(a.left, b.left)
+    rows = min(a.bottom, b.bottom) - max(a.top, b.top)
+    above = rows < STACKED * min(a.height, b.height)
+    return above and columns >= STACKED * min(a.width, b.width)
+
+
+def _cut_out(ink: Tensor, mask: Tensor, group: Sequence[_Piece]) -> Tensor:
+    """The ink of these pieces, without what else reaches into the box around it."""
+    mine = torch.stack([piece.mask for piece in group]).any(0)
+    (top, left), (bottom, right) = (p.tolist() for p in (mine & mask).nonzero().aminmax(dim=0))
+    box = slice(top, bottom + 1), slice(left, right + 1)
+    near = F.max_pool2d(mine[None, None].float(), 3, stride=1, padding=1)[0, 0] > 0  # soft edges
+    return ink[box] * near[box]
+
+
+def _threshold(ink: Tensor) -> float:
+    """What tells ink from paper best: the classes are as far apart as can be (Otsu, 1979)."""
+    counts = torch.histc(ink, 64, 0, 1)
+    values = (torch.arange(64) + 0.5) / 64
+    below, total = counts.cumsum(0), counts.sum()
+    weighted = (counts * values).cumsum(0)
+    low = weighted / below.clamp(min=1)
+    high = (weighted[-1] - weighted) / (total - below).clamp(min=1)
+    spread = below * (total - below) * (high - low) ** 2
+    return float(values[spread.argmax()].clamp(0.2, 0.45))
+
+
+def _scaled(ink: Tensor) -> Tensor:
+    """What is on a picture, without its margins, its ink about `ROWS` rows high."""
+    mask = ink > _threshold(ink)
+    if mask.any():
+        heights = [piece.height for piece in _pieces(_coarse(mask))]
+        step = max(1, max(ink.shape) // COARSE)
+        scale = ROWS / (step * max(heights))
+        (top, left), (bottom, right) = (p.tolist() for p in mask.nonzero().aminmax(dim=0))
+        ink = ink[top : bottom + 1, left : right + 1]
+        shape = [max(1, round(side * scale)) for side in ink.shape]
+        ink = F.interpolate(ink[None, None], shape, mode="bilinear", antialias=True)[0, 0]
+    return ink / ink.max().clamp(min=1e-6)
+
+
+def _coarse(mask: Tensor) -> Tensor:
+    """A mask with one pixel for a block, small enough to look through at once."""
+    step = max(1, max(mask.shape) // COARSE)
+    return F.max_pool2d(mask[None, None].float(), step, ceil_mode=True)[0, 0] > 0
+
+
+def fit(symbol: Tensor, size: int, box: int, *, by_mass: bool = False) -> Tensor:
+    """A symbol scaled into a box, its proportions kept, in the middle of (size, size).
+
+    `by_mass` puts its centre of mass there, as MNIST does, as far as it fits.
+    """
     height, width = symbol.shape
     scale = box / max(height, width)
     shape = (max(1, round(height * scale)), max(1, round(width * scale)))
@@ -68,7 +221,13 @@ def fit(symbol: Tensor, size: int, box: int) -> Tensor:
     )[0, 0]
     small = (small / small.max().clamp(min=1e-6)).clamp(0, 1)
     out = torch.zeros(size, size)
-    top, left = (size - shape[0]) // 2, (size - shape[1]) // 2
+    corner = [(size - side) // 2 for side in shape]
+    if by_mass:
+        for axis, side in enumerate(shape):
+            weights = small.sum(1 - axis)
+            middle = float((weights * (torch.arange(side) + 0.5)).sum() / weights.sum())
+            corner[axis] = min(max(0, round(size / 2 - middle)), size - side)
+    top, left = corner
     out[top : top + shape[0], left : left + shape[1]] = small
     return out
 
@@ -106,11 +265,19 @@ def _neighbours(ink: np.ndarray) -> np.ndarray:
     return np.stack([padded[y : y + height, x : x + width] for y, x in around])
 
 
-def read_pictures(paths: Sequence[Path], size: int, box: int, *, fine_pen: bool = False) -> Tensor:
+def read_pictures(
+    paths: Sequence[Path], size: int, box: int, *, fine_pen: bool = False, by_mass: bool = False
+) -> Tensor:
     """All symbols of all pictures in order, (n, 1, size, size) in [0, 1].
 
-    `fine_pen` makes strokes one pixel wide, for networks that have only seen such.
+    `fine_pen` makes strokes one pixel wide, for networks that have only seen such; `by_mass`
+    centres symbols as `fit` does.
     """
-    symbols = [fit(symbol, size, box) for path in paths for symbol in cut(load_ink(path))]
+    symbols: list[Tensor] = []
+    for path in paths:
+        found = cut(level(load_ink(path)))
+        if not found:
+            raise DataError(f"{path}: there is nothing on it that could be a symbol.")
+        symbols += [fit(symbol, size, box, by_mass=by_mass) for symbol in found]
     symbols = [thin(symbol) for symbol in symbols] if fine_pen else symbols
     return torch.stack(symbols)[:, None]

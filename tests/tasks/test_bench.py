@@ -11,18 +11,22 @@ import dolphin as dl
 from dolphin_tasks import bench, cli
 from dolphin_tasks.bench import sums
 from dolphin_tasks.bench.cases import CASES, NAMES, choose
+from dolphin_tasks.bench.command import count_launches
 from dolphin_tasks.bench.memory import peak_memory
 from dolphin_tasks.bench.program import class_scores, fact_scores
+from dolphin_tasks.bench.timing import Draws
 from dolphin_tasks.digits import digit_distributions
 from dolphin_tasks.sum_n.program import add_up
 
 KEYS = {
     "name", "provenance", "batch", "neural_s", "forward_s", "backward_s", "ratio", "peak_mb",
-    "udf_calls_first", "udf_calls_later",
+    "udf_calls_first", "udf_calls_later", "host_ms", "kernels",
 }  # fmt: skip
 ALL = [
     "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7",
-    "hwf-15", "hwf-19", "path-6x6", "closure-chain-64", "clutrr-like", "mugen-like",
+    "hwf-15", "hwf-19", "path-6x6", "closure-chain-64", "kinship-4", "kinship-10", "clutrr-like",
+    "mugen-like", "sudoku-4x4", "kg-50k", "count-50",
+    "tree-64", "hwf-7-batched", "sum-15-program", "hmm-50",
 ]  # fmt: skip
 LARGE = {"sum-1024", "product-16", "product-20"}
 
@@ -50,10 +54,25 @@ def test_names():
 def test_every_program_can_be_measured(case):
     (small,) = choose([case.name], provenance=case.provenance, batch=3)
     found = bench.measure(small, steps=1, memory=False)
-    assert found.udf_calls_first > 0
+    assert (found.udf_calls_first > 0) is (case.name != "count-50")  # which calls none
+    assert found.kernels > 0 and found.host_ms >= 0
     assert found.ratio == (found.forward_s + found.backward_s) / found.neural_s
-    if case.name.startswith(("sum", "product", "path", "closure")):
+    assert set(found.compared) == {other.name for other in case.program.others()}
+    if case.name.startswith(("sum", "product", "path", "closure", "tree", "hmm")):
         assert found.udf_calls_later == 0
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.program.others()], ids=lambda c: c.name)
+def test_other_ways_to_write_a_program_give_the_same_loss(case):
+    scores, labels = case.program.draw(3, "confident", generator())
+    scores = scores.double().requires_grad_()
+    with dl.using(case.algebra()):
+        loss = case.program.loss(scores, labels)
+        others = [other.loss(scores, labels) for other in case.program.others()]
+    (grad,) = torch.autograd.grad(loss, scores)
+    for other in others:
+        torch.testing.assert_close(other, loss)
+        torch.testing.assert_close(torch.autograd.grad(other, scores)[0], grad)
 
 
 def test_long_sums_are_folded_as_a_tree():
@@ -142,3 +161,22 @@ def test_early_scores_are_undecided_and_confident_ones_mostly_right():
     assert (fact_scores(holds, "early", generator()).sigmoid() - 0.5).abs().max() < 0.35
     seen = fact_scores(holds, "confident", generator()) > 0
     assert 0.95 < (seen == holds).float().mean() < 1
+
+
+# Torch operations of a step, forward and backward. Lower them when there are fewer.
+CEILINGS = {
+    ("sum-15", None): 210,
+    ("add-15", None): 1100,
+    ("hwf-7", 3): 2300,
+    ("path-6x6", None): 700,
+    ("path-6x6", 1): 1500,
+    ("kinship-4", None): 350,
+    ("kinship-10", None): 760,
+}
+
+
+@pytest.mark.parametrize(("name", "k"), list(CEILINGS))
+def test_a_step_takes_few_torch_operations(name, k):
+    (case,) = [case for case in CASES if (case.name, case.k) == (name, k)]
+    found = count_launches(case, Draws(case.program, 8, "early", torch.device("cpu")))
+    assert 0 < found.kernels <= CEILINGS[name, k]

@@ -162,6 +162,10 @@ def test_report_puts_seeds_together(tmp_path, capsys):
     assert "sum --provenance dtkp-am --n 10" in table
     assert "unfinished has no results yet" in printed
     assert (runs / "report.png").read_bytes().startswith(b"\x89PNG")
+    page = (runs / "report.html").read_text(encoding="utf-8")
+    assert "<td>85.00 ± 7.07 %</td>" in page
+    assert page.count("<h2>") == 3
+    assert "No samples: " in page  # there are no weights
 
 
 def test_python_m_dolphin():

@@ -105,6 +105,27 @@ def test_both_directions_of_a_listed_relation_are_known():
     assert {(m.pair, RELATIONS[m.truth]) for m in mentions} == {((0, 1), "son"), ((1, 0), "mother")}
 
 
+def test_a_direction_is_told_only_if_the_gender_is():
+    """Bob's mother is Ann only where something says that Ann is a woman."""
+
+    def untold(text, *relations):
+        women, men = frozenset({"Ann", "Eve"}), frozenset({"Bob"})
+        story = Told(text, ("Ann", "Bob"), "son", relations=relations, women=women, men=men)
+        return {
+            (story.query[m.pair[0]], story.query[m.pair[1]])
+            for m in Story.of(story).mentions
+            if m.untold and m.truth != data.NOT_TOLD and max(m.pair) < 2
+        }
+
+    son = ("Ann", "son", "Bob")
+    assert untold("[Bob] is a son of [Ann].", son) == {("Bob", "Ann")}
+    assert untold("[Ann] met her son [Bob].", son) == set()
+    assert untold("[Ann] met a son, [Bob]. His joy was great.", son) == {("Bob", "Ann")}
+    assert untold("[Bob] is a son of [Ann]. She is here, as is [Eve].", son) == {("Bob", "Ann")}
+    assert untold("[Bob] is a son of [Ann].", son, ("Eve", "sister", "Ann")) == set()
+    assert untold("[Bob] is a son of [Ann].", son, ("Bob", "mother", "Ann")) == set()
+
+
 def test_without_data_the_run_says_so():
     loaded = data.load(3)
     assert "NOT the real CLUTRR" in loaded.source
@@ -135,6 +156,42 @@ def test_official_layout_is_read(tmp_path, zipped):
     assert {story.told.text for story in loaded.train.stories} == {story.text for story in train}
 
 
+PUBLIC = """,id,story,query,target,target_text,clean_story,proof_state,f_comb,task_name,\
+story_edges,edge_types,query_edge,genders,task_split
+0,x,"[Ann] has a brother, [Bob]. [Eve] is [Bob]'s daughter. [Eve] saw her friend [Kim].",\
+"('Ann', 'Eve')",19,{answer},,,,task_3.2,"[(0, 1), (1, 2), (2, 3)]","['brother', 'daughter']",\
+"(0, 2)","Ann:female,Bob:male,Eve:female,Kim:female",test
+"""
+"""A story with an irrelevant fact, as the public robustness sets write it: the answer is numbered
+and spelt as the generator does, and nothing is said about the relation beside the chain."""
+
+
+@pytest.mark.parametrize("place", ["", "test.csv"])
+def test_public_robustness_sets_are_read(tmp_path, place):
+    (tmp_path / "test.csv").write_text(PUBLIC.format(answer="neice"))
+    loaded = data.load(4, tmp_path / place)
+    (story,) = loaded.test.stories
+    assert (story.told.answer, data.GROUPS[story.group]) == ("niece", "irrelevant facts")
+    assert story.told.relations == (("Ann", "brother", "Bob"), ("Bob", "daughter", "Eve"))
+    assert graph_only.answer_given([story]) == ["niece"]
+    assert len(loaded.train) == len(loaded.validation) == 0
+
+
+def test_the_error_names_the_cause(tmp_path):
+    path = tmp_path / "test.csv"
+    path.write_text(PUBLIC.format(answer="friend"))
+    with pytest.raises(DataError, match=r"test\.csv, line 2: 'friend' is not one of the relations"):
+        data.load(3, tmp_path)
+    path.write_text(PUBLIC.format(answer="niece").replace("task_3.2", "none"))
+    with pytest.raises(DataError, match="tells the task"):
+        data.load(3, tmp_path)
+    path.write_text(PUBLIC.format(answer="niece").replace("[(0, 1), (1, 2), (2, 3)]", "[(0, 1)]"))
+    with pytest.raises(DataError, match="2 relations between 1 pairs"):
+        data.load(3, tmp_path)
+    with pytest.raises(DataError, match="no such file or folder"):
+        data.load(3, tmp_path / "elsewhere")
+
+
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.9, 0.99])
 def test_truncated_csvs_are_named(tmp_path, keep):
     content = write_csv(tmp_path / "1.2_test.csv", told(2, 2, 2))
@@ -152,7 +209,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()
     (folder / "1.2_test.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="no file of CLUTRR"):
+    with pytest.raises(DataError, match=r"line 2: there is no column 'story'"):
         data.load(3, folder)
     (folder / "1.2_test.csv").write_text("")
     with pytest.raises(DataError, match="no test stories"):

@@ -393,3 +393,18 @@ def test_real_files():
     assert data.test_images.shape == (10000, 28, 28)
     assert data.train_labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert data.test_labels.bincount().tolist()[:3] == [980, 1135, 1032]
+
+
+def test_images_in_parts_are_read_like_all_at_once(monkeypatch):
+    torch.manual_seed(0)
+    network, images = mnist.digit_network().double(), torch.rand(11, 1, 28, 28).double()
+    found = {}
+    for size in (100, 4):
+        monkeypatch.setattr(mnist, "IMAGES_AT_ONCE", size)
+        torch.manual_seed(1)  # of the dropout
+        network.zero_grad()
+        logits = network(images)
+        logits.square().sum().backward()
+        found[size] = [logits, *(p.grad.clone() for p in network.parameters())]
+    for whole, parts in zip(found[100], found[4], strict=True):
+        torch.testing.assert_close(parts, whole)

@@ -232,6 +232,8 @@ def test_smoke(tmp_path, capsys):
     assert "generated platform world" in results["data"]
     assert 0 <= results["tvr"] <= 1 and 0 <= results["vtr"] <= 1
     assert results["whole_test_set"]["clips"] == 13
+    assert 0 < results["reordered_captions"]["vtr"]["total"] <= 13
+    assert 0.1 <= results["reordered_captions"]["chance"] <= 0.5
     assert (out / "samples.png").stat().st_size > 10_000
     capsys.readouterr()
     assert main(["eval", str(out)]) == 0

@@ -6,8 +6,9 @@ import networkx as nx
 import pytest
 import torch
 
-from dolphin_tasks.scan import fit, read_pictures, thin
+from dolphin_tasks.scan import cut, fit, level, read_pictures, thin
 from dolphin_tasks.strokes import draw_symbols
+from dolphin_tasks.training.familiar import Familiar
 
 
 def pieces(ink: torch.Tensor) -> int:
@@ -60,3 +61,71 @@ def test_pictures_are_thinned_on_request(tmp_path):
     assert (fine.sum((1, 2, 3)) < 0.7 * (thick > 0.4).sum((1, 2, 3))).all()
     torch.testing.assert_close(fine[1, 0], thin(thick[1, 0]))
     assert fit(drawn[0].float(), 45, 45).shape == (45, 45)
+
+
+# -- scanned rows ----------------------------------------------------------------------------------
+
+
+def scanned(labels, *, margin=0, shade=0.0, noise=0.0, dust=0, seed=0):
+    """A row of symbols as a scanner might see it: ink in [0, 1]."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = [torch.nn.functional.pad(p.float() / 255, (3, 3, 0, 0)) for p in drawn(labels, 40)]
+    ink = torch.nn.functional.pad(torch.cat(parts, 1), (margin,) * 4)
+    for _ in range(dust):
+        row, column = (int(torch.randint(side - 1, (), generator=generator)) for side in ink.shape)
+        ink[row, column : column + 2] = 0.8
+    paper = torch.linspace(0, shade, ink.shape[1]) + noise * torch.randn(
+        ink.shape, generator=generator
+    )
+    return (ink + paper).clamp(0, 1)
+
+
+def drawn(labels, size):
+    return draw_symbols(torch.tensor(labels), size, seed=3)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {"margin": 100},  # a short line on a large page
+        {"margin": 15, "shade": 0.4},
+        {"margin": 15, "noise": 0.06},
+        {"margin": 30, "dust": 12},
+        {"margin": 60, "shade": 0.3, "noise": 0.04, "dust": 6},
+    ],
+)
+def test_scanned_rows_are_cut_by_their_ink(page):
+    labels = [3, 10, 7, 13, 4, 12, 2]  # 13 is a division sign: two dots and a bar
+    assert len(cut(level(scanned(labels, **page)))) == len(labels)
+
+
+def test_neighbours_that_reach_over_each_other_stay_apart():
+    """A stroke under the arm of another: no column is empty between them."""
+    ink = torch.zeros(60, 60)
+    ink[5:8, 5:45] = ink[5:55, 5:8] = 1  # an arm over the whole width
+    ink[20:55, 30:33] = 1
+    first, second = cut(ink)
+    assert first.shape[0] > 1.3 * second.shape[0]
+    assert (second > 0.5).float().mean() > 0.9  # nothing of the arm is in it
+
+
+def test_symbols_are_centred_by_their_mass_on_request():
+    ink = torch.zeros(20, 20)
+    ink[:, 6] = ink[14] = 1  # its mass is low and to the left
+    placed = fit(ink, 28, 20, by_mass=True)
+    weights = torch.arange(28) + 0.5
+    for axis in (0, 1):
+        mass = placed.sum(1 - axis)
+        assert abs(float((mass * weights).sum() / mass.sum()) - 14) <= 0.5
+    assert placed.sum() == pytest.approx(float(fit(ink, 28, 20).sum()))
+
+
+def test_strange_pictures_are_told():
+    """Digits are familiar to who has seen digits; operators and blots are not."""
+    seen = Familiar.of(drawn([place % 10 for place in range(600)], 28).float() / 255)
+    fresh = draw_symbols(torch.arange(100) % 10, 28, seed=8).float() / 255
+    assert sum(seen.strange(fresh)) <= 3
+    blots = torch.rand(20, 28, 28, generator=torch.Generator().manual_seed(0))
+    assert all(seen.strange(blots))
+    assert all(seen.strange(1 - fresh))  # light ink on dark paper

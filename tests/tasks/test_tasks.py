@@ -173,7 +173,8 @@ def test_addition_of_a_hundred_digits():
     batch, right = example(task, rows=2)
     outputs = (40 * right,)
     assert all(task.right(task.answers(outputs, batch), batch))
-    unsure = torch.zeros_like(right).requires_grad_()
+    # Not all zeros: between digits that are all equally likely, carries tell nothing of the others.
+    unsure = torch.randn(right.shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
     task.losses((unsure,), batch).sum().backward()
     assert (unsure.grad.abs().sum(2) > 0).all()
 
@@ -332,6 +333,22 @@ def test_outputs_stand_at_their_places():
     assert (found[0, 1:] == 0).all()
 
 
+@pytest.mark.parametrize(("digits", "holds"), [("1-9", False), ("0-9", True)])
+def test_zero_is_read_only_where_formulas_hold_it(monkeypatch, digits, holds):
+    """However sure the network is of a 0, a program for formulas without it has no such digit."""
+    monkeypatch.setattr(hwf_data, "SIZES", {3: (200, 60)})
+    task = make("hwf", {"length": 3, "digits": digits})
+    assert any(0 in part.ink.labels[part.places] for part in (task.data().train,)) == holds
+    logits = torch.zeros(1, 3, 14)
+    logits[0, 0, 0], logits[0, 1, 10], logits[0, 2, 4] = 40, 40, 40  # 0 + 4
+    batch = hwf_data.FormulaBatch(
+        torch.zeros(3, 1, 45, 45), torch.tensor([0, 10, 4]), torch.tensor([3]), [4.0]
+    )
+    assert (task.right(task.answers((logits,), batch), batch) == [True]) == holds
+    assert (task.perceived((logits,), batch)[0][0] == 0) == holds
+    assert any("never seen a 0" in line for line in task.describe((logits,), batch)) != holds
+
+
 # -- pictures of users -----------------------------------------------------------------------------
 
 
@@ -392,6 +409,8 @@ def test_smoke(name, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "result: " in printed
     assert ("proofs of" in printed) == (name == "hwf")
+    assert "drawn in" in printed and (out / "prediction.png").is_file()
+    assert (out / "familiar.pt").is_file()
 
 
 def test_only_the_better_network_sees_shaken_ink(monkeypatch):

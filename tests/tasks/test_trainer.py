@@ -22,6 +22,7 @@ from dolphin_tasks.cli import main
 from dolphin_tasks.sum_n.task import SumTask
 from dolphin_tasks.training import checkpoint, loop
 from dolphin_tasks.training.config import TrainConfig
+from dolphin_tasks.training.evaluation import Evaluation, near_tie
 from dolphin_tasks.training.loop import Trainer
 from dolphin_tasks.training.noise import Noise, RowDropout, set_noise, use_row_dropout
 from tiny_cli import blots
@@ -238,6 +239,23 @@ def test_the_best_epoch_is_chosen_by_validation(tmp_path, monkeypatch):
     assert kept == {1: 1, 2: 1}
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["best_epoch"] == 1
+
+
+def test_among_near_ties_the_later_epoch_is_taken(tmp_path, monkeypatch):
+    """600 rows can't tell 95.7 from 96 %, but they can tell 90 %."""
+    shares = iter([0.95, 0.96, 0.957, 0.90, 0.5])
+    nothing = torch.zeros(0, 0, dtype=torch.int64)
+
+    def scripted(*_, **__):
+        return Evaluation(round(600 * next(shares)), 600, nothing, {})
+
+    monkeypatch.setattr(loop, "evaluate", scripted)
+    assert train(tmp_path / "run", "--epochs", "4", "--train-samples", "10") == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["best_epoch"] == 3
+    assert results["validation_accuracy"] == pytest.approx(0.957, abs=1e-3)
+    assert near_tie(0.99, 1.0, 600) is False
+    assert near_tie(0.999, 1.0, 600) is True  # all rows right is no certainty either
 
 
 def test_the_test_set_is_read_once(tmp_path, monkeypatch):

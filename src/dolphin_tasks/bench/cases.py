@@ -9,8 +9,11 @@ import dolphin as dl
 from dolphin.provenance import ProvenanceName
 from dolphin_tasks.bench.actions import Captions
 from dolphin_tasks.bench.addition import Addition
+from dolphin_tasks.bench.boards import Sudoku
 from dolphin_tasks.bench.formulas import Formula
 from dolphin_tasks.bench.kinship import Kinship
+from dolphin_tasks.bench.knowledge import Count, TwoHops
+from dolphin_tasks.bench.one_sample import HiddenMarkov, OneFormula, SumProgram, Trees
 from dolphin_tasks.bench.paths import Chain, GridPaths
 from dolphin_tasks.bench.program import Program
 from dolphin_tasks.bench.sums import Product, Sum
@@ -49,8 +52,22 @@ CASES = (
     Case("path-6x6", GridPaths(6), "dtkp-am", 1, target=1.0),
     Case("closure-chain-64", Chain(64)),
     Case("closure-chain-64", Chain(64), "dtkp-am", 1),
+    Case("kinship-4", Kinship(4, shortest=4)),
+    Case("kinship-4", Kinship(4, shortest=4), "dtkp-am", 3),
+    Case("kinship-10", Kinship(10, shortest=10)),
+    Case("kinship-10", Kinship(10, shortest=10), "dtkp-am", 3),
     Case("clutrr-like", Kinship(10), batch=16, target=0.2),
     Case("mugen-like", Captions(16), batch=3, target=0.2),
+    Case("sudoku-4x4", Sudoku()),
+    Case("sudoku-4x4", Sudoku(), "exact"),
+    Case("kg-50k", TwoHops(50_000), batch=32),
+    Case("kg-50k", TwoHops(50_000), "dtkp-am", 3, batch=32),
+    Case("count-50", Count(50)),
+    Case("tree-64", Trees()),
+    Case("tree-64", Trees(), "dtkp-am", 3),
+    Case("hwf-7-batched", OneFormula(7), "dtkp-am", 3),
+    Case("sum-15-program", SumProgram(15)),
+    Case("hmm-50", HiddenMarkov(50)),
 )
 NAMES = tuple(dict.fromkeys(case.name for case in CASES))
 

@@ -9,15 +9,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
 import dolphin as dl
 from dolphin_tasks.bench.cases import NAMES, Case, choose
+from dolphin_tasks.bench.launches import Launches, launches
 from dolphin_tasks.bench.memory import peak_memory
 from dolphin_tasks.bench.program import Inputs
-from dolphin_tasks.bench.timing import Draws, time_both
+from dolphin_tasks.bench.timing import Draws, compare, time_both
 
 BUDGET = 40.0  # seconds that the steps of one measurement may take
 
@@ -41,6 +42,12 @@ class Measurement:
     udf_calls_later: int
     neural_forward_s: float
     neural_backward_s: float
+    host_ms: float
+    """Python and numpy of a symbolic step, with the launches of its torch operations."""
+    kernels: int
+    """Torch operations that a symbolic step dispatches, forward and backward."""
+    compared: dict[str, float]
+    """How many times as long other ways to write the program take."""
 
 
 def measure(
@@ -58,6 +65,7 @@ def measure(
     first = _function_calls(case, draws)
     symbolic, neural = time_both(case.program, case.algebra(), draws, steps, BUDGET)
     later = _function_calls(case, draws)
+    launched = count_launches(case, draws)
     return Measurement(
         name=case.name,
         provenance=case.provenance,
@@ -74,7 +82,20 @@ def measure(
         udf_calls_later=later,
         neural_forward_s=neural.forward,
         neural_backward_s=neural.backward,
+        host_ms=1e3 * launched.host_s,
+        kernels=launched.kernels,
+        compared=compare(case.program, case.algebra(), draws, min(steps, 7)),
     )
+
+
+def count_launches(case: Case, draws: Draws) -> Launches:
+    """The torch operations of a step of a case's program and loss, and the time between them."""
+
+    def step(data: tuple[torch.Tensor, Any]) -> None:
+        with dl.using(case.algebra()):
+            case.program.loss(*data).backward()
+
+    return launches(draws, step)
 
 
 def _function_calls(case: Case, draws: Draws) -> int:
@@ -87,9 +108,9 @@ def _function_calls(case: Case, draws: Draws) -> int:
 
 COLUMNS = (
     "program", "provenance", "B", "neural ms", "forward ms", "backward ms", "ratio", "target",
-    "peak MB", "calls", "calls later",
+    "peak MB", "host ms", "kernels", "calls", "calls later",
 )  # fmt: skip
-WIDTHS = (16, 12, 5, 10, 10, 11, 8, 8, 8, 8, 11)
+WIDTHS = (16, 12, 5, 10, 10, 11, 8, 8, 8, 8, 8, 8, 11)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -110,6 +131,8 @@ def _cells(m: Measurement) -> tuple[str, ...]:
         f"{m.ratio:.4f}",
         "" if m.target is None else f"{m.target:g}{'' if m.ratio <= m.target else ' !'}",
         "" if m.peak_mb is None else f"{m.peak_mb:.0f}",
+        f"{m.host_ms:.1f}",
+        f"{m.kernels:,}",
         f"{m.udf_calls_first:,}",
         f"{m.udf_calls_later:,}",
     )
@@ -179,6 +202,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
         out.write(_line(_cells(found[-1])) + "\n")
+        for other in case.program.others():
+            times = found[-1].compared[other.name]
+            short = "" if times >= other.at_least else " !"
+            out.write(f"  {other.name}: {times:.2f} times as long ({other.at_least:.2f}{short})\n")
         out.flush()
         if args.json is not None:  # also if a later program is interrupted
             args.json.parent.mkdir(parents=True, exist_ok=True)

@@ -92,9 +92,10 @@ def answers(facts: dl.Distribution, stories: list[Story]) -> dl.Distribution:
 
 @dataclass(frozen=True)
 class Kinship(Program):
-    """Stories of chains of 2 to `longest` relations, a sentence each."""
+    """Stories of chains of `shortest` to `longest` relations, a sentence each."""
 
     longest: int
+    shortest: int = 2
     words: int = 24  # of a sentence
 
     def network(self) -> nn.Module:
@@ -105,7 +106,7 @@ class Kinship(Program):
         return torch.randint(4000, (sentences, self.words))
 
     def _length(self, row: int) -> int:
-        return 2 + row % (self.longest - 1)
+        return self.shortest + row % (self.longest - self.shortest + 1)
 
     def draw(
         self, rows: int, inputs: Inputs, generator: torch.Generator
@@ -117,9 +118,9 @@ class Kinship(Program):
     def loss(self, scores: Tensor, labels: list[Story]) -> Tensor:
         # The last class says that the two people are not related at all.
         probs = scores.softmax(-1)[:, :-1]
-        parts = probs.split([len(story.pairs) for story in labels])
+        parts = probs.flatten().split([len(RELATIONS) * len(story.pairs) for story in labels])
         rows = [
-            ([(a, r, b) for a, b in story.pairs for r in RELATIONS], part.flatten())
+            ([(a, r, b) for a, b in story.pairs for r in RELATIONS], part)
             for story, part in zip(labels, parts, strict=True)
         ]
         size = len(RELATIONS)

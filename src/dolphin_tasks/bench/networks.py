@@ -40,3 +40,20 @@ class SentenceNetwork(nn.Module):
         encoded = self.encoder(self.words(sentences) + self.places(places))
         pairs = torch.stack([encoded[:, [0, 1]], encoded[:, [1, 0]]], dim=1)
         return self.relation(pairs.flatten(2))
+
+
+class FactScores(nn.Module):
+    """Scores of facts (n, 3): an entity, a relation and another entity, each by its vector.
+
+    >>> FactScores(50, 4)(torch.zeros(7, 3, dtype=torch.long)).shape
+    torch.Size([7])
+    """
+
+    def __init__(self, entities: int, relations: int, width: int = 64) -> None:
+        super().__init__()
+        self.entities = nn.Embedding(entities, width)
+        self.relations = nn.Embedding(relations, width)
+
+    def forward(self, facts: Tensor) -> Tensor:
+        head, relation, tail = facts.unbind(1)
+        return (self.entities(head) * self.relations(relation) * self.entities(tail)).sum(1)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 Inputs = Literal["early", "confident"]
+
+
+class Other(NamedTuple):
+    """The same loss, computed in another way."""
+
+    name: str
+    loss: Callable[[Tensor, Any], Tensor]
+    at_least: float
+    """How many times as long as the program it must take for the project to be content."""
 
 
 class Program(abc.ABC):
@@ -33,6 +43,10 @@ class Program(abc.ABC):
     @abc.abstractmethod
     def loss(self, scores: Tensor, labels: Any) -> Tensor:
         """The program and the loss."""
+
+    def others(self) -> tuple[Other, ...]:
+        """Other ways to write the program, to compare with."""
+        return ()
 
 
 def class_scores(truth: Tensor, classes: int, inputs: Inputs, generator: torch.Generator) -> Tensor:

@@ -68,7 +68,7 @@ def time_both(
     the same. A turn has at least one step of each, and of a short program as many as take
     `SHORTEST` seconds. Turns end early when all of them have taken `budget` seconds.
     """
-    symbolic, network = _Symbolic(program, provenance, draws), _Network(program, draws)
+    symbolic, network = _Symbolic(program.loss, provenance, draws), _Network(program, draws)
     for _ in range(WARM_UP):
         symbolic.step()
     network.step()
@@ -86,11 +86,27 @@ def time_both(
     return _medians(found), _medians(neural)
 
 
+def compare(
+    program: Program, provenance: dl.Provenance, draws: Draws, turns: int
+) -> dict[str, float]:
+    """How many times as long other ways to write the program take; they take turns with it."""
+    own = _Symbolic(program.loss, provenance, draws)
+    compared = {}
+    for other in program.others():
+        rival = _Symbolic(other.loss, provenance, draws)
+        pairs = [(own.step(), rival.step()) for _ in range(WARM_UP + turns)][WARM_UP:]
+        mine, theirs = (_medians(list(times)).total for times in zip(*pairs, strict=True))
+        compared[other.name] = theirs / mine
+    return compared
+
+
 class _Symbolic:
     """The symbolic part of a step: from scores to the loss and back."""
 
-    def __init__(self, program: Program, provenance: dl.Provenance, draws: Draws) -> None:
-        self.program, self.provenance, self.draws = program, provenance, draws
+    def __init__(
+        self, loss: Callable[[Tensor, Any], Tensor], provenance: dl.Provenance, draws: Draws
+    ) -> None:
+        self.loss, self.provenance, self.draws = loss, provenance, draws
         self.clock = Clock(draws.device)
 
     def step(self) -> tuple[float, float]:
@@ -98,7 +114,7 @@ class _Symbolic:
 
         def forward() -> Tensor:
             with dl.using(self.provenance):
-                return self.program.loss(*data)
+                return self.loss(*data)
 
         return _step(self.clock, forward, Tensor.backward)
 

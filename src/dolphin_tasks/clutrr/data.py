@@ -1,8 +1,9 @@
 """Samples of CLUTRR: stories with [names], two people, and what the second is to the first.
 
-The official data sets are read from their zip files, or from folders with the same CSVs. Only the
-story, the query and the answer are learnt from; the relations that the CSVs list serve to measure
-how well passages are read, and for the runs in which relations are given.
+The official data sets are read from their zip files, or from folders with the same CSVs, in either
+of the two forms in which they are published. Only the story, the query and the answer are learnt
+from; the relations that the CSVs list serve to measure how well passages are read, and for the runs
+in which relations are given.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ ASKER, ASKED = 0, 1
 NOT_TOLD = -1
 LENGTHS = range(2, 11)
 NOISES = {2: "supporting facts", 3: "irrelevant facts", 4: "disconnected facts"}
+MISSPELT = {"neice": "niece"}
+"""How the public generator spells a relation."""
+_SHE = re.compile(r"\b(she|her|hers|herself)\b", re.IGNORECASE)
+_HE = re.compile(r"\b(he|his|him|himself)\b", re.IGNORECASE)
+COLUMNS = ("story", "query", "target", "story_edges", "edge_types", "genders")
 GROUPS = (*map(str, LENGTHS), *NOISES.values(), "others")
 """Chain lengths of plain stories, and the official kinds of noise."""
 
@@ -49,6 +55,7 @@ class Mention:
     pair: tuple[int, int]  # their numbers in the story
     repeat: int  # how many passages before this one name the same two
     truth: int  # number of the relation that the data lists, or NOT_TOLD
+    untold: bool = False  # the other way round, and no sentence tells the gender
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,8 @@ class Story:
 def _mentions(told: Told, passages: Sequence[Passage], people: Sequence[str]) -> Iterator[Mention]:
     """All ordered pairs of people of all passages."""
     numbers = {name: number for number, name in enumerate(people)}
-    truths = _truths(told)
+    truths, unclear = _truths(told), _unclear_people(told, passages)
+    listed = {(a, b) for a, _, b in told.relations}
     seen: dict[tuple[int, int], int] = {}
     for place, passage in enumerate(passages):
         for i, a in enumerate(passage.people):
@@ -95,7 +103,9 @@ def _mentions(told: Told, passages: Sequence[Passage], people: Sequence[str]) ->
                     continue
                 repeat = seen.get(pair, 0)
                 seen[pair] = repeat + 1
-                yield Mention(place, (i, j), pair, repeat, truths.get((a, b), NOT_TOLD))
+                truth = truths.get((a, b), NOT_TOLD)
+                untold = b in unclear and (b, a) in listed and (a, b) not in listed
+                yield Mention(place, (i, j), pair, repeat, truth, untold)
 
 
 def _truths(told: Told) -> dict[tuple[str, str], int]:
@@ -107,6 +117,20 @@ def _truths(told: Told) -> dict[tuple[str, str], int]:
         if a in told.women or a in told.men:
             truths.setdefault((b, a), RELATIONS.index(inverse(relation, a in told.women)))
     return truths
+
+
+def _unclear_people(told: Told, passages: Sequence[Passage]) -> set[str]:
+    """People whose gender no listed relation tells ("his aunt Eve"), and no pronoun that is clear.
+
+    A pronoun is clear where nobody else of that gender is named beside it.
+    """
+    clear = {b for _, _, b in told.relations}
+    for passage in passages:
+        for people, pronoun in ((told.women, _SHE), (told.men, _HE)):
+            named = [name for name in passage.people if name in people]
+            if len(named) == 1 and pronoun.search(passage.text):
+                clear.add(named[0])
+    return {name for passage in passages for name in passage.people} - clear
 
 
 @dataclass(frozen=True)
@@ -122,6 +146,7 @@ class StoryBatch:
     pairs: Tensor  # (mentions, 2) people in the story
     repeats: Tensor  # (mentions,)
     truths: Tensor  # (mentions,) relation or NOT_TOLD
+    untold: Tensor  # (mentions,) the other way round, and no sentence tells the gender
 
     @property
     def people(self) -> int:
@@ -156,6 +181,7 @@ class StoryBatch:
             column([person for *_, m in found for person in m.pair], 2),
             column([m.repeat for *_, m in found]),
             column([m.truth for *_, m in found]),
+            column([m.untold for *_, m in found]).bool(),
         )
 
 
@@ -182,21 +208,25 @@ class Stories:
 
 
 def find_archive(data_dir: Path | None, chains: int) -> Path | None:
-    """The zip file or the folder with the CSVs, or None. `data_dir` may be either of the two, or a
-    folder with the official zip files.
+    """The zip file or the folder with the CSVs, or None. `data_dir` may be either of the two, one
+    of the CSVs, or a folder with the official zip files.
     """
+    if data_dir is not None and not data_dir.exists():
+        raise DataError(f"{data_dir}: there is no such file or folder.")
     root = data_dir or (Path(os.environ["DOLPHIN_DATA"]) if "DOLPHIN_DATA" in os.environ else None)
     if root is None:
         return None
     name = ARCHIVES[chains]
-    if data_dir is not None and (zipfile.is_zipfile(root) or any(root.glob("*_test.csv"))):
+    if data_dir is not None and (root.is_file() or any(root.glob("*test.csv"))):
         return root
     for folder in (root, root / "clutrr"):
         for found in (folder / f"{name}.zip", folder / name):
             if found.exists():
                 return found
     if data_dir is not None:
-        raise DataError(f"{data_dir} holds neither {name}.zip nor CSVs of CLUTRR (*_test.csv).")
+        raise DataError(
+            f"{data_dir} holds neither {name}.zip nor test stories of CLUTRR (*test.csv)."
+        )
     return None
 
 
@@ -205,18 +235,18 @@ def read_archive(path: Path) -> tuple[list[Told], list[Told]]:
     train: list[Told] = []
     test: list[Told] = []
     for name, content in _files(path):
-        if name.endswith(("_train.csv", "_test.csv")):
-            (train if name.endswith("_train.csv") else test).extend(_read_csv(name, content, path))
+        if name.endswith(("train.csv", "test.csv")):
+            (train if name.endswith("train.csv") else test).extend(_read_csv(name, content, path))
     if not test:
-        raise DataError(f"{path} holds no test stories (*_test.csv).")
+        raise DataError(f"{path} holds no test stories (*test.csv).")
     return train, sorted(test, key=lambda story: (story.noise, story.length))
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the CSVs in a zip file or a folder."""
     try:
-        if path.is_dir():
-            for file in sorted(path.glob("*.csv")):
+        if path.is_dir() or path.suffix == ".csv":
+            for file in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
                 yield file.name, file.read_bytes()
             return
         with zipfile.ZipFile(path) as archive:
@@ -228,39 +258,62 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _read_csv(name: str, content: bytes, path: Path) -> Iterator[Told]:
-    """The stories of one file; a row that is not whole is named and refused."""
+    """The stories of one file; a row that can't be read is named, and what is wrong with it."""
     rows = csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline=""), strict=True)
+    where = name if path.name == name else f"{path}: {name}"
     try:
         for values in rows:
             yield _read_row(name, values)
+    except DataError as error:
+        raise DataError(f"{where}, line {rows.line_num}: {error}") from None
     except (ValueError, KeyError, TypeError, SyntaxError, IndexError, csv.Error) as error:
         raise DataError(
-            f"{path}: {name} is truncated or no file of CLUTRR, line {rows.line_num} ({error!r})."
+            f"{where} is truncated or no file of CLUTRR, line {rows.line_num} ({error!r})."
         ) from None
 
 
 def _read_row(name: str, values: dict[str, str]) -> Told:
     task = re.search(r"(\d+)\.(\d+)", values.get("task_name") or name)
-    if task is None or None in values.values():
-        raise ValueError("columns are missing")
+    if None in values.values() or None in values:
+        raise ValueError("a row is not whole")
+    missing = [c for c in COLUMNS if c not in values]
+    if missing:
+        raise DataError(f"there is no column {missing[0]!r}.")
+    if task is None:
+        raise DataError("neither the column 'task_name' nor the file's name tells the task (1.2).")
     first, second = ast.literal_eval(values["query"])
-    if values["target"] not in RELATIONS:
-        raise ValueError(f"unknown relation {values['target']!r}")
     genders = dict(entry.split(":") for entry in values["genders"].split(","))
     names = list(genders)
-    edges = zip(
-        ast.literal_eval(values["story_edges"]), ast.literal_eval(values["edge_types"]), strict=True
-    )
+    edges = ast.literal_eval(values["story_edges"])
+    kinds = [_relation(kind) for kind in ast.literal_eval(values["edge_types"])]
+    if len(kinds) > len(edges):
+        raise DataError(f"there are {len(kinds)} relations between {len(edges)} pairs of people.")
+    # what is told beside the chain comes last, and the public sets don't say which relation it is
+    chain = zip(edges, kinds, strict=False)
     return Told(
         text=values["story"],
         query=(str(first), str(second)),
-        answer=values["target"],
+        answer=_relation(_answer(values)),
         length=int(task[2]),
         noise=int(task[1]),
-        relations=tuple((names[a], relation, names[b]) for (a, b), relation in edges),
+        relations=tuple((names[a], relation, names[b]) for (a, b), relation in chain),
         women=frozenset(name for name in names if genders[name] == "female"),
         men=frozenset(name for name in names if genders[name] == "male"),
     )
+
+
+def _answer(values: dict[str, str]) -> str:
+    """The answer in words: some public files number it, and spell it beside that."""
+    target = values["target"]
+    return values.get("target_text", target) if target.isdigit() else target
+
+
+def _relation(name: str) -> str:
+    """One of the twenty relations, as they are spelt here."""
+    relation = MISSPELT.get(name, name)
+    if relation not in RELATIONS:
+        raise DataError(f"{name!r} is not one of the relations {', '.join(RELATIONS)}.")
+    return relation
 
 
 def load(chains: int, data_dir: Path | None = None) -> Data[StoryBatch]:

@@ -15,6 +15,10 @@ from dolphin_tasks.pictures import FRAME, INK, RIGHT, WRONG, save
 BLUE = "#0969da"
 LINE = 140
 """Characters of a line of the story."""
+WIDTH = 9.0
+"""Inches of the picture, and units of its axes."""
+NAME, NOTE = 9, 7
+"""Points of the letters of names, and of what was read."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ def draw(seen: Sequence[Seen], path: Path) -> None:
 
     texts = [textwrap.wrap(one.story.told.text, LINE) for one in seen]
     heights = [1.95 + 0.19 * len(lines) for lines in texts]
-    figure = Figure(figsize=(9.0, sum(heights)), dpi=150, facecolor="white")
+    figure = Figure(figsize=(WIDTH, sum(heights)), dpi=150, facecolor="white")
     panels = figure.subplots(len(seen), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, one, lines, height in zip(panels, seen, texts, heights, strict=True):
         _draw_story(axes, one, lines, height)
@@ -43,7 +47,7 @@ def draw(seen: Sequence[Seen], path: Path) -> None:
 
 def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:
     """The text above; below it the people on the way to the answer from left to right."""
-    axes.set(xlim=(0, 9), ylim=(0, height))
+    axes.set(xlim=(0, WIDTH), ylim=(0, height))
     axes.axis("off")
     axes.plot([0.1, 8.9], [0.02, 0.02], color=FRAME, lw=0.8)
     axes.text(
@@ -55,14 +59,20 @@ def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:
     places = {person: (0.7 + step * n, 0.95) for n, person in enumerate(way)}
     for person, (x, y) in places.items():
         _name(axes, seen.story.people[person], x, y, bold=person in (ASKER, ASKED))
-    for fact, probability in seen.facts.items():
+    for number, (fact, probability) in enumerate(seen.facts.items()):
         (x, y), (end, _) = places[fact.whose], places[fact.who]
-        _arrow(axes, (x, y), (end, y), BLUE, bend=0.0 if abs(end - x) <= step * 1.01 else 0.25)
+        way_there = 1 if end > x else -1
+        start = x + way_there * _half_width(seen.story.people[fact.whose])
+        stop = end - way_there * _half_width(seen.story.people[fact.who])
+        bend = 0.0 if abs(end - x) <= step * 1.01 else 0.25
+        _arrow(axes, (start, y), (stop, y), BLUE, bend=bend)
         label = f"{fact.relation}\n{probability:.2f}"
-        axes.text((x + end) / 2, y - 0.14, label, fontsize=7, ha="center", va="top", color=BLUE)
+        crowded = step < 2 * _half_width("mother-in-law", NOTE) and number % 2 == 1
+        below = y - (0.46 if crowded else 0.14)
+        axes.text((x + end) / 2, below, label, fontsize=NOTE, ha="center", va="top", color=BLUE)
     if others:
         names = ", ".join(seen.story.people[person] for person in others)
-        axes.text(0.7, 0.2, f"not needed: {names}", fontsize=7, color="#57606a", ha="left")
+        axes.text(0.15, 0.1, f"not needed: {names}", fontsize=NOTE, color="#57606a", ha="left")
     _draw_answer(axes, seen, places)
 
 
@@ -72,7 +82,7 @@ def _draw_answer(axes: Any, seen: Seen, places: dict[int, tuple[float, float]]) 
     judged = told.answer != UNKNOWN
     colour = INK if not judged else RIGHT if seen.answer == told.answer else WRONG
     (x, y), (end, _) = places[ASKER], places[ASKED]
-    _arrow(axes, (x, y + 0.12), (end, y + 0.12), colour, bend=-0.09, dashed=True)
+    _arrow(axes, (x, y + 0.17), (end, y + 0.17), colour, bend=-0.09, dashed=True)
     note = "" if not judged or seen.answer == told.answer else f" (it is {told.answer})"
     sure = f"  {seen.probability:.2f}" if seen.facts else ""
     axes.text(
@@ -100,9 +110,17 @@ def on_the_way(facts: Mapping[Fact, float]) -> list[int]:
     return [ASKER, *others, ASKED]
 
 
+def _half_width(text: str, size: int = NAME) -> float:
+    """From the middle of a name to just outside of the frame around it, in inches."""
+    from matplotlib.textpath import TextPath
+
+    # bold letters are a little wider
+    return (0.6 * float(TextPath((0, 0), text, size=size).get_extents().width) + 5) / 72
+
+
 def _name(axes: Any, name: str, x: float, y: float, *, bold: bool) -> None:
     axes.text(
-        x, y, name, fontsize=9, ha="center", va="center", color=INK, zorder=3,
+        x, y, name, fontsize=NAME, ha="center", va="center", color=INK, zorder=3,
         weight="bold" if bold else "normal",
         bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": INK, "lw": 0.8},
     )  # fmt: skip
@@ -120,7 +138,7 @@ def _arrow(
     axes.annotate(
         "", end, start,
         arrowprops={
-            "arrowstyle": "->", "color": colour, "lw": 1.2, "shrinkA": 20, "shrinkB": 20,
+            "arrowstyle": "->", "color": colour, "lw": 1.2, "shrinkA": 0, "shrinkB": 0,
             "linestyle": "--" if dashed else "-", "connectionstyle": f"arc3,rad={bend}",
         },
     )  # fmt: skip

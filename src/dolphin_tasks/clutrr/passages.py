@@ -21,6 +21,14 @@ class Passage:
     text: str
     people: tuple[str, ...]
 
+    def told(self) -> str:
+        """The text with the names of the people.
+
+        >>> Passage("[0] is [1]'s sister.", ("Eve", "Ann")).told()
+        "Eve is Ann's sister."
+        """
+        return NAME.sub(lambda number: self.people[int(number[1])], self.text)
+
 
 def find_names(text: str) -> tuple[str, ...]:
     """The names in brackets, each once, in order of appearance.

@@ -20,6 +20,7 @@ from dolphin_tasks.clutrr.stories import Told
 from dolphin_tasks.fetch import DataError
 from dolphin_tasks.pictures import pick_rows
 from dolphin_tasks.training.config import OptionError, TrainConfig
+from dolphin_tasks.training.evaluation import EVALUATION_BATCH
 from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 NOTHING = "nothing"
@@ -103,18 +104,34 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
         return (*RELATIONS, NOTHING)
 
     def perceived(self, outputs: Outputs, batch: StoryBatch) -> tuple[Tensor, Tensor]:
-        listed = batch.truths != data.NOT_TOLD
-        return outputs[0].argmax(1).cpu()[listed], batch.truths[listed]
+        """Relations that are told, in both directions where it is told who is a woman."""
+        told = (batch.truths != data.NOT_TOLD) & ~batch.untold
+        return outputs[0].argmax(1).cpu()[told], batch.truths[told]
 
     def groups(self, batch: StoryBatch) -> list[int]:
         return [story.group for story in batch.stories]
 
     def more_results(self, network: nn.Module, samples: Samples[StoryBatch]) -> dict[str, Any]:
-        """The bound that perfect reading would reach."""
+        """The bound that perfect reading would reach, and directions that no sentence tells."""
         assert isinstance(samples, data.Stories)
         stories = samples.stories[: self.config.test_samples]
         right = graph_only.count_right(stories, graph_only.answer_given(stories))
-        return {"accuracy_with_given_relations": right}
+        return {
+            "accuracy_with_given_relations": right,
+            "perception_of_untold_directions": self._untold(network, stories),
+        }
+
+    @torch.no_grad()
+    def _untold(self, network: nn.Module, stories: Sequence[Story]) -> dict[str, int]:
+        """How often a relation is guessed right whose gender no sentence tells: half is chance."""
+        right = total = 0
+        for start in range(0, len(stories), EVALUATION_BATCH):
+            batch = StoryBatch.of(stories[start : start + EVALUATION_BATCH])
+            asked = (batch.truths != data.NOT_TOLD) & batch.untold
+            found = self.read(network, batch)[0].argmax(1).cpu()[asked]
+            right += int((found == batch.truths[asked]).sum())
+            total += int(asked.sum())
+        return {"right": right, "total": total}
 
     def draw(self, outputs: Outputs, answers: Sequence[Any], batch: StoryBatch, path: Path) -> None:
         right = torch.tensor(self.right(answers, batch), dtype=torch.bool)

@@ -2,8 +2,10 @@
 
 Real ink and the official formulas are read from a folder `hwf` (`symbols.npz`, `expr_*.json`);
 without them digits come from MNIST, or are drawn, and operators are drawn. A *strict* split makes
-training formulas from training ink only; the *shared* split lets both sides use all ink, as the
-published data set does, and is for comparison only.
+training formulas from training ink only; the *shared* split lets both sides use all ink, and is for
+comparison with published figures only.
+
+The official formulas hold the digits 1 to 9 and no 0; so do generated ones, unless 0 is asked for.
 """
 
 from __future__ import annotations
@@ -179,8 +181,11 @@ def read_formulas(folder: Path, split: Literal["train", "test"], symbols: int) -
 # -- samples ---------------------------------------------------------------------------------------
 
 
-def make_classes(count: int, longest: int, rng: np.random.Generator) -> list[list[int]]:
-    """Random formulas as class numbers: digits 1...9, 60 % of the greatest length, 20 % next to it.
+def make_classes(
+    count: int, longest: int, rng: np.random.Generator, lowest: int = 1
+) -> list[list[int]]:
+    """Random formulas as class numbers: digits `lowest`...9, 60 % of the greatest length, 20 % next
+    to it.
 
     >>> make_classes(1, 3, np.random.default_rng(0))
     [[5, 11, 3]]
@@ -189,7 +194,7 @@ def make_classes(count: int, longest: int, rng: np.random.Generator) -> list[lis
     weights = np.array([6.0, 2.0] + [2.0 / max(1, len(lengths) - 2)] * (len(lengths) - 2))
     weights = weights[: len(lengths)] / weights[: len(lengths)].sum()
     return [
-        [int(rng.integers(10, 14) if place % 2 else rng.integers(1, 10)) for place in range(length)]
+        [int(rng.integers(*((10, 14) if place % 2 else (lowest, 10)))) for place in range(length)]
         for length in rng.choice(lengths, count, p=weights)
     ]
 
@@ -218,15 +223,17 @@ def load(
     download: bool = True,
     augment: bool = False,
     seed: int = 0,
+    lowest: int = 1,
 ) -> Data[FormulaBatch]:
-    """Formulas of odd length up to `longest`: the official ones for 7, generated ones otherwise.
+    """Formulas of odd length up to `longest`: the official ones for 7 and digits from 1 on,
+    generated ones otherwise.
 
     Validation formulas are made from training ink that no training formula uses.
     """
     folder = find_folder(data_dir)
     ink = make_ink(data_dir, download) if folder is None else read_ink(folder)
     rng = np.random.default_rng([seed, longest])
-    official = folder is not None and longest == 7
+    official = folder is not None and longest == 7 and lowest == 1
     everything = np.ones(len(ink.labels), dtype=bool)
     held = ~ink.test & (rng.random(len(ink.labels)) < 0.1)
     if official:
@@ -247,14 +254,15 @@ def load(
         shared = split == "shared"
         usable = (everything if shared else ~ink.test & ~held, everything if shared else ink.test)
         train, test = (
-            draw_from(ink, make_classes(count, longest, rng), allowed, seed + n)
+            draw_from(ink, make_classes(count, longest, rng, lowest), allowed, seed + n)
             for n, (count, allowed) in enumerate(zip(counts, usable, strict=True))
         )
-    validation = draw_from(ink, make_classes(VALIDATION, longest, rng), held, seed + 2)
+    validation = draw_from(ink, make_classes(VALIDATION, longest, rng, lowest), held, seed + 2)
     kind = "official" if official else "generated"
     return Data(
         Formulas(ink, train, augment),
         Formulas(ink, validation),
         Formulas(ink, test),
-        f"{ink.source}; {kind} formulas of length up to {longest}, {split} split",
+        f"{ink.source}; {kind} formulas of length up to {longest}, digits {lowest} to 9, "
+        f"{split} split",
     )

@@ -98,13 +98,14 @@ def same(a: float, b: float) -> bool:
     return abs(a - b) <= TOLERANCE or (a != a and b != b)
 
 
-def readings(logits: Tensor) -> list[dl.Distribution]:
+def readings(logits: Tensor, lowest: int = 0) -> list[dl.Distribution]:
     """What stands at each place, from logits (B, places, 14): digits and operators in turn.
 
     Each place's probabilities are those of the symbols that it can hold, and add up to one: they
     are conditioned on the formula being well-formed. Filtering without conditioning would leave a
     way out to losses that push wrong results down: all results are unlikely if the network sees
-    digits in operators and operators in digits, and it learns just that instead of reading.
+    digits in operators and operators in digits, and it learns just that instead of reading. For
+    the same reason digits below `lowest`, which no formula holds, are no choice at all.
 
     >>> import torch
     >>> readings(torch.zeros(1, 3, 14))[1].row(0)[0]
@@ -114,7 +115,7 @@ def readings(logits: Tensor) -> list[dl.Distribution]:
     return [
         dl.Distribution.from_logits(scores[:, digits:], OPERATORS)
         if place % 2
-        else dl.Distribution.from_logits(scores[:, :digits], DIGITS)
+        else dl.Distribution.from_logits(scores[:, lowest:digits], DIGITS[lowest:])
         for place, scores in enumerate(logits.unbind(1))
     ]
 

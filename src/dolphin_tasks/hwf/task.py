@@ -19,6 +19,7 @@ from dolphin_tasks.pictures import SheetRow, draw_sheet, pick_rows
 from dolphin_tasks.scan import read_pictures
 from dolphin_tasks.strokes import NAMES
 from dolphin_tasks.training.config import OptionError, TrainConfig
+from dolphin_tasks.training.evaluation import EVALUATION_BATCH
 from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 
@@ -30,6 +31,9 @@ class HwfConfig(TrainConfig):
     """Greatest length of a formula, odd."""
     split: Literal["strict", "shared"] = "strict"
     """Whether test formulas are written with ink of their own, or with ink seen in training."""
+    digits: Literal["1-9", "0-9"] = "1-9"
+    """Digits of the formulas. The official ones hold no 0, so a network that learns from them can't
+    read it; with 0-9 formulas are generated."""
     network: Literal["paper", "better"] = "better"
     """The paper's network (it was trained with --lr 1e-4 --schedule constant), or a deeper and
     cheaper one."""
@@ -45,6 +49,11 @@ class HwfConfig(TrainConfig):
     loss: Literal["nll", "bce"] = "bce"
     lr: float = 3e-3
 
+    @property
+    def lowest(self) -> int:
+        """The first digit."""
+        return int(self.digits[0])
+
     def check(self) -> None:
         """Refuse what makes no sense."""
         super().check()
@@ -56,7 +65,8 @@ class HwfConfig(TrainConfig):
     def label(self) -> str:
         """The main options in a few characters."""
         twin = "-supervised" if self.supervision == "symbols" else ""
-        return f"{self.length}-{self.split}-{self.network}{twin}-{super().label()}"
+        zero = "" if self.lowest else "-zeros"
+        return f"{self.length}-{self.split}{zero}-{self.network}{twin}-{super().label()}"
 
 
 class HwfTask(Task[HwfConfig, data.FormulaBatch]):
@@ -69,7 +79,14 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
     def data(self) -> Data[data.FormulaBatch]:
         config = self.config
         augment = config.network == "better" if config.augment is None else config.augment
-        return data.load(config.length, config.split, config.data_dir, config.download, augment)
+        return data.load(
+            config.length,
+            config.split,
+            config.data_dir,
+            config.download,
+            augment,
+            lowest=config.lowest,
+        )
 
     def lesson(self, samples: Samples[data.FormulaBatch], epoch: int) -> Tensor | None:
         longest = 7 + 4 * epoch
@@ -95,7 +112,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
     def result(self, outputs: Outputs, batch: data.FormulaBatch) -> dl.Distribution:
         """The distribution of each formula's value."""
         with dl.using(self.provenance):
-            symbols = program.readings(outputs[0])
+            symbols = program.readings(outputs[0], self.config.lowest)
         return program.calculate(symbols, batch.lengths, self.config.sample)
 
     def losses(self, outputs: Outputs, batch: data.FormulaBatch) -> Tensor:
@@ -122,7 +139,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
 
     def _likeliest(self, outputs: Outputs, batch: data.FormulaBatch) -> list[list[Any]]:
         """The likeliest symbols of each formula."""
-        read, lengths = _likeliest_classes(outputs[0]).tolist(), batch.lengths.tolist()
+        read, lengths = self._classes(outputs).tolist(), batch.lengths.tolist()
         return [[program.SYMBOLS[c] for c in row[:n]] for row, n in zip(read, lengths, strict=True)]
 
     @property
@@ -131,7 +148,24 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
 
     def perceived(self, outputs: Outputs, batch: data.FormulaBatch) -> tuple[Tensor, Tensor]:
         """Digits are looked for at even places only, operators at odd ones, as the program does."""
-        return _likeliest_classes(outputs[0]).cpu()[_present(batch)], batch.classes
+        return self._classes(outputs).cpu()[_present(batch)], batch.classes
+
+    def _classes(self, outputs: Outputs) -> Tensor:
+        return _likeliest_classes(outputs[0], self.config.lowest)
+
+    @torch.no_grad()
+    def more_results(
+        self, network: nn.Module, samples: Samples[data.FormulaBatch]
+    ) -> dict[str, Any]:
+        """Symbols read right if nothing is known about their places: one of all 14."""
+        right = total = 0
+        count = min(len(samples), self.config.test_samples or len(samples))
+        for index in torch.arange(count).split(EVALUATION_BATCH):
+            batch = samples.batch(index)
+            read = self.read(network, batch)[0].argmax(2).cpu()[_present(batch)]
+            right += int((read == batch.classes).sum())
+            total += len(read)
+        return {"perception_14_way": {"right": right, "total": total}}
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.FormulaBatch, path: Path
@@ -139,7 +173,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         right = torch.tensor(self.right(answers, batch))
         images = batch.images[:, 0].split(batch.lengths.tolist())
         classes = batch.classes.split(batch.lengths.tolist())
-        read = _likeliest_classes(outputs[0]).tolist()
+        read = self._classes(outputs).tolist()
         rows = [
             SheetRow(
                 images[row],
@@ -153,6 +187,15 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
             for row in pick_rows(right, 6)
         ]
         draw_sheet(rows, path)
+
+    def looks(self, batch: data.FormulaBatch) -> Tensor:
+        return batch.images[:, 0]
+
+    def portray(self, outputs: Outputs, batch: data.FormulaBatch, path: Path) -> bool:
+        read = [NAMES[c] for c in self._classes(outputs)[0].tolist()]
+        answer = f"{self.answers(outputs, batch)[0]:.6g}"
+        draw_sheet([SheetRow.alone(batch.images[:, 0], read, answer, [""] * len(read))], path)
+        return True
 
     def given(self, inputs: Sequence[str]) -> data.FormulaBatch:
         paths = [Path(name) for name in inputs]
@@ -170,7 +213,13 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         result = self.result(outputs, batch)
         answer = result.argmax()[0]
         spelled = " ".join(_spell(symbol) for symbol in self._likeliest(outputs, batch)[0])
-        lines = [f"formula: {spelled}", f"result: {answer:.6g}", "probabilities:"]
+        lines = [f"formula: {spelled}", f"result: {answer:.6g}"]
+        if self.config.lowest:
+            lines.append(
+                "note: this network has never seen a 0 and reads one as another digit; train with "
+                "--digits 0-9 to read it"
+            )
+        lines.append("probabilities:")
         lines += [f"  {value:.6g}: {prob:.4f}" for value, prob in result.top(5)[0]]
         if self.provenance.name.startswith("dtkp"):
             lines.append(f"proofs of {answer:.6g}:")
@@ -185,12 +234,12 @@ def _present(batch: data.FormulaBatch) -> Tensor:
     return torch.arange(int(batch.lengths.max())) < batch.lengths[:, None]
 
 
-def _likeliest_classes(logits: Tensor) -> Tensor:
+def _likeliest_classes(logits: Tensor, lowest: int) -> Tensor:
     """(B, places), the likeliest digit at even and the likeliest operator at odd places."""
     digits = len(program.DIGITS)
     signs = logits[..., digits:].argmax(2) + digits
     odd = torch.arange(logits.shape[1], device=logits.device) % 2 == 1
-    return torch.where(odd, signs, logits[..., :digits].argmax(2))
+    return torch.where(odd, signs, logits[..., lowest:digits].argmax(2) + lowest)
 
 
 def _spell(symbol: Any) -> str:

@@ -4,10 +4,15 @@ Scores depend on a caption through its sequence of actions only. Captions with e
 and no method that looks at the sequence can tell them apart. So there are two figures: `strict`
 counts the very clip (or caption), ties broken at random, and has a ceiling below one; `by_sequence`
 counts any with the same sequence of actions.
+
+Most captions of a set tell of other actions, so that it is enough to see *what* is done. Captions
+with the same actions in another order (`reordered`) ask for *when*.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Sequence
 
 import torch
@@ -49,6 +54,20 @@ def same_sequence(deeds: Sequence[Deeds]) -> Tensor:
     numbers = {sequence: number for number, sequence in enumerate(dict.fromkeys(deeds))}
     kinds = torch.tensor([numbers[sequence] for sequence in deeds])
     return kinds[:, None] == kinds
+
+
+def reordered(deeds: Deeds, most: int, seed: int) -> list[Deeds]:
+    """Other orders of the same actions, in which none follows itself; some of them, if many.
+
+    >>> reordered(("walk", "jump", "die", "walk"), most=2, seed=0)[0]
+    ('jump', 'walk', 'die', 'walk')
+    >>> reordered(("walk", "jump", "walk"), most=9, seed=0)
+    []
+    """
+    orders = dict.fromkeys(itertools.permutations(deeds))
+    valid = [o for o in orders if o != deeds and all(a != b for a, b in itertools.pairwise(o))]
+    chosen = sorted(random.Random(seed).sample(range(len(valid)), min(most, len(valid))))
+    return [valid[place] for place in chosen]
 
 
 def retrieval_results(scores: Tensor, deeds: Sequence[Deeds]) -> dict[str, dict[str, float]]:

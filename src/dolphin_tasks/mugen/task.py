@@ -22,11 +22,13 @@ from dolphin_tasks.mugen.annotations import Kind
 from dolphin_tasks.mugen.captions import read_caption, read_phrases
 from dolphin_tasks.mugen.pictures import ClipRow, draw_clips
 from dolphin_tasks.mugen.program import ACTIONS, Deeds
-from dolphin_tasks.mugen.retrieval import retrieval_results
+from dolphin_tasks.mugen.retrieval import reordered, retrieval_results
 from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 GENERATED = "generated:"
+REORDERED = 9
+"""Captions with the same actions in another order that a clip's own one is compared with."""
 AT_ONCE = 50  # clips that are compared with all captions together, to keep memory flat
 
 
@@ -148,7 +150,29 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
             "tvr": float((squares.argmax(1) == own).double().mean()),
             "vtr": float((squares.argmax(2) == own).double().mean()),
             "whole_test_set": {"clips": len(clips), **retrieval_results(scores, deeds)},
+            "reordered_captions": self._reordered(network, samples, clips),
         }
+
+    def _reordered(self, network: nn.Module, samples: data.Groups, clips: Tensor) -> dict[str, Any]:
+        """Clips that find their caption among others that tell the same actions in another order.
+
+        `chance` is what guessing would get. Clips whose actions have one order only are left out.
+        """
+        right = total = 0
+        chance = 0.0
+        for part in clips.split(AT_ONCE):
+            logits = network(samples.footage.frames(part).to(next(network.parameters()).device))
+            for clip, seen in zip(part.tolist(), logits, strict=True):
+                others = reordered(samples.deeds[clip], REORDERED, seed=clip)
+                if not others:
+                    continue
+                with dl.using(self.provenance):
+                    scores = program.scores(seen[None], [samples.deeds[clip], *others])[0]
+                right += bool(scores[0] > scores[1:].max())
+                total += 1
+                chance += 1 / (1 + len(others))
+        found = {"right": right, "total": total}
+        return {"vtr": found, "chance": chance / max(1, total)}
 
     def _scores_of(
         self, network: nn.Module, samples: data.Groups, clips: Tensor, deeds: Sequence[Deeds]

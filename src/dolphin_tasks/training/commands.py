@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dolphin_tasks.catalogue import TASKS, find_task
-from dolphin_tasks.training import checkpoint
+from dolphin_tasks.training import checkpoint, familiar
 from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.display import Display
-from dolphin_tasks.training.evaluation import evaluate
+from dolphin_tasks.training.evaluation import evaluate, further_lines
 from dolphin_tasks.training.folder import RunError, RunFolder
 from dolphin_tasks.training.loop import Interrupted, Trainer
 from dolphin_tasks.training.noise import use_row_dropout
@@ -29,9 +29,19 @@ C = TypeVar("C")
 
 def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
     """Options from the command line. Mistakes end the program with a message and status 2."""
-    if default is None:
-        return tyro.cli(options, prog=f"dolphin {command}", args=arguments)
-    return tyro.cli(options, prog=f"dolphin {command}", args=arguments, default=default)
+    listed = _own_options_first(options) if issubclass(options, TrainConfig) else options
+    known: dict[str, Any] = {} if default is None else {"default": listed(**vars(default))}
+    found = tyro.cli(listed, prog=f"dolphin {command}", args=arguments, **known)
+    return options(**vars(found))
+
+
+def _own_options_first(options: type[Any]) -> type[Any]:
+    """The same options in another order: a task's own stand before those that all tasks have."""
+    fields: dict[str, Any] = options.__dataclass_fields__
+    shared = {field.name for field in dataclasses.fields(TrainConfig)}
+    ordered = dict(sorted(fields.items(), key=lambda item: item[0] in shared))
+    same = {"__doc__": options.__doc__, "__module__": options.__module__}
+    return type(options.__name__, (options,), {**same, "__dataclass_fields__": ordered})
 
 
 def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -160,9 +170,11 @@ def evaluate_run(arguments: list[str]) -> int:
     """`dolphin eval RUN`."""
     options = parse(EvalOptions, "eval", arguments)
     processes = Processes(options.device)
-    task, network = _trained(options.run, processes, options.data_dir)
+    task, network = trained(options.run, processes, options.data_dir)
     data = task.data()
     samples = data.test if options.split == "test" else data.validation
+    if not len(samples):
+        raise RunError(f"there are no {options.split} samples in: {data.source}.")
     found = evaluate(task, network, samples, processes, limit=task.config.test_samples)
     display = Display(quiet=not processes.main)
     display.line(f"data: {data.source}")
@@ -170,9 +182,11 @@ def evaluate_run(arguments: list[str]) -> int:
         f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right"
         f"{found.perception_note}"
     )
-    for name, counts in found.groups.items():
-        share = counts["right"] / counts["total"]
-        display.line(f"  {name}: {share:.2%} of {counts['total']:,}")
+    for line in further_lines(found.groups):
+        display.line(f"  {line}")
+    if processes.main:
+        for line in further_lines(task.more_results(network, samples)):
+            display.line(line)
     processes.stop()
     return 0
 
@@ -200,12 +214,12 @@ def predict(arguments: list[str]) -> int:
     options = parse(PredictOptions, "predict", arguments)
     if not options.inputs:
         raise OptionError("predict needs at least one input: dolphin predict RUN PICTURE...")
-    task, network = _trained(options.run, Processes(options.device))
+    task, network = trained(options.run, Processes(options.device))
     batch = task.given(options.inputs)
     picture = options.picture or options.run / "prediction.png"
     with torch.no_grad():
         outputs = task.read(network.eval(), batch)
-        for line in task.describe(outputs, batch):
+        for line in [*task.describe(outputs, batch), *_strange(task, batch, options.run)]:
             sys.stdout.write(line + "\n")
         if task.portray(outputs, batch, picture):
             sys.stdout.write(f"drawn in {picture}\n")
@@ -214,7 +228,20 @@ def predict(arguments: list[str]) -> int:
     return 0
 
 
-def _trained(
+def _strange(task: Task[Any, Any], batch: Any, run: Path) -> list[str]:
+    """A line about inputs that look unlike those of training, if there are any."""
+    seen = familiar.load(RunFolder(run).familiar, task.name)
+    pictures = task.looks(batch)
+    if seen is None or pictures is None:
+        return []
+    odd = [str(place) for place, strange in enumerate(seen.strange(pictures), 1) if strange]
+    if not odd:
+        return []
+    which = "the picture" if len(pictures) == 1 else f"symbol {', '.join(odd)}"
+    return [f"warning: {which} looks unlike anything in training; don't rely on how it was read"]
+
+
+def trained(
     run: Path, processes: Processes, data_dir: Path | None = None
 ) -> tuple[Task[Any, Any], torch.nn.Module]:
     """The task of a run, and its network with the best weights."""

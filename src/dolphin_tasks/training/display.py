@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 
 PLAIN_SECONDS = 30.0  # how often to say something where there is no terminal
+WARM_UP = 5  # steps that are slower than others: plans are made, memory is fetched
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,52 @@ class State:
     accuracy: float
     speed: float
     symbolic_share: float
+    evaluations: float = 0.0
+    """What is left of validating and testing, in steps of training that take as long."""
 
-    def text(self) -> str:
-        """One line without the bar."""
-        return (
-            f"epoch {self.epoch}/{self.epochs}  loss {self.loss:.4g}  right {self.accuracy:.1%}  "
-            f"{self.speed:,.0f} samples/s  symbolic {self.symbolic_share:.1%}"
-        )
+    def text(self, width: int | None = None) -> str:
+        """One line, of at most so many characters: what matters least is left out first.
+
+        >>> state = State(1, 9, 3, 80, 0.5, 0.9, 1200.0, 0.04)
+        >>> state.text()
+        'epoch 1/9  loss 0.5  right 90.0%  1,200 samples/s  symbolic 4.0%'
+        >>> state.text(40)
+        'epoch 1/9  loss 0.5  right 90.0%'
+        """
+        parts = [
+            f"epoch {self.epoch}/{self.epochs}",
+            f"loss {self.loss:.4g}",
+            f"right {self.accuracy:.1%}",
+            f"{self.speed:,.0f} samples/s",
+            f"symbolic {self.symbolic_share:.1%}",
+        ]
+        while width is not None and len(parts) > 1 and len("  ".join(parts)) > width:
+            parts.pop()
+        return "  ".join(parts)
+
+
+class Clock:
+    """How much longer a run takes, from its steps so far; the first few don't count.
+
+    >>> clock = Clock()
+    >>> [clock.left(step, 100 - step, now=10.0 * step) for step in (0, 4, 5, 6, 20)]
+    [None, None, None, 940.0, 800.0]
+    """
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._began: tuple[int, float] | None = None
+
+    def left(self, done: int, rest: float, now: float) -> float | None:
+        """Seconds for the rest, in steps; None while nothing can be said."""
+        if self._first is None:
+            self._first = done
+        if self._began is None and done >= self._first + WARM_UP:
+            self._began = done, now
+        if self._began is None or done == self._began[0]:
+            return None
+        steps, since = self._began
+        return (now - since) / (done - steps) * rest
 
 
 class Display:
@@ -37,39 +77,53 @@ class Display:
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(highlight=False, quiet=quiet)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=12), TimeRemainingColumn())
         self._live = self.console.is_terminal and not quiet
-        self._progress = Progress(*columns, console=self.console, disable=not self._live)
+        column = TextColumn("{task.description}", markup=False)
+        self._progress = Progress(column, console=self.console, disable=not self._live)
         self._task = self._progress.add_task("", total=None)
-        self._began = self._said = time.monotonic()
-        self._first: int | None = None
+        self._clock, self._said = Clock(), time.monotonic()
 
     def __enter__(self) -> Display:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._progress.update(self._task, description="", visible=False)
         self._progress.stop()
 
+    @property
+    def width(self) -> int | None:
+        """Characters of a line of the terminal; None where lines may be of any length."""
+        return self.console.width if self.console.is_terminal else None
+
     def line(self, text: str) -> None:
-        """A line that stays."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        """A line that stays; a terminal breaks it between words."""
+        self.console.print(text, soft_wrap=not self.console.is_terminal, markup=False)
+
+    def epoch(self, state: State, note: str) -> None:
+        """A line about an epoch that has ended."""
+        room = None if self.width is None else self.width - len(note) - 2
+        self.line(f"{state.text(room)}  {note}")
+
+    def doing(self, what: str) -> None:
+        """What takes its time now, beside the steps: loading, validating."""
+        if self._live:
+            self._progress.update(self._task, description=what)
+            self._progress.refresh()
 
     def show(self, state: State) -> None:
         """The current state; on a terminal the line is redrawn in place."""
-        done, total = (state.epoch - 1) * state.steps + state.step, state.epochs * state.steps
-        if self._live:
-            text = state.text()
-            self._progress.update(self._task, completed=done, total=total, description=text)
-            return
         now = time.monotonic()
-        if self._first is None:
-            self._first, self._began, self._said = done, now, now
-        if now - self._said < PLAIN_SECONDS or done == self._first:
-            return
-        self._said = now
-        left = (now - self._began) / (done - self._first) * (total - done)
-        self.line(f"{state.text()}  step {state.step}/{state.steps}  {_duration(left)} left")
+        done, total = (state.epoch - 1) * state.steps + state.step, state.epochs * state.steps
+        seconds = self._clock.left(done, total - done + state.evaluations, now)
+        left = "" if seconds is None else f"  {_duration(seconds)} left"
+        if self._live:
+            where = f"  step {state.step}/{state.steps}{left}"
+            text = state.text(self.console.width - len(where) - 1) + where
+            self._progress.update(self._task, description=text)
+        elif now - self._said >= PLAIN_SECONDS and left:
+            self._said = now
+            self.line(f"{state.text()}  step {state.step}/{state.steps}{left}")
 
 
 def _duration(seconds: float) -> str:

@@ -39,6 +39,11 @@ class RunFolder:
         """The weights of the epoch that validation chose."""
         return self.path / "best.pt"
 
+    @property
+    def familiar(self) -> Path:
+        """What the inputs of training looked like."""
+        return self.path / "familiar.pt"
+
     @contextlib.contextmanager
     def claimed(self, processes: Processes) -> Iterator[None]:
         """Make the folder and keep other runs out of it. All processes of a run share its lock.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,10 @@ from torch import Tensor
 
 import dolphin as dl
 from dolphin_tasks.catalogue import reference
-from dolphin_tasks.training import checkpoint, plots
+from dolphin_tasks.training import checkpoint, familiar, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display, State
-from dolphin_tasks.training.evaluation import evaluate
+from dolphin_tasks.training.evaluation import evaluate, near_tie
 from dolphin_tasks.training.folder import (
     EPOCH,
     RunError,
@@ -30,6 +31,9 @@ from dolphin_tasks.training.folder import (
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
 from dolphin_tasks.training.task import Outputs, Samples, Task
+
+_SHARES = 200  # steps that the share of the program is the median of
+_WARM_UP = 5  # steps of a process before
 
 
 class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
@@ -53,8 +57,9 @@ class Progress:
     total_seconds: float = 0.0
     symbolic_seconds: float = 0.0
     neural_seconds: float = 0.0
-    best_epoch: int = 0
-    best_accuracy: float = -1.0
+    shares: list[float] = field(default_factory=list)  # of the program in the last steps
+    best_epoch: int = 0  # the one that validation chose
+    best_accuracy: float = -1.0  # of any epoch on validation
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -72,8 +77,20 @@ class Progress:
 
     @property
     def symbolic_share(self) -> float:
-        """The share of the program in the time of all steps, forward and backward."""
+        """The share of the program in the time of a step, forward and backward.
+
+        The median of the last steps; of a run of few steps, that of all steps together.
+        """
+        if self.shares:
+            return statistics.median(self.shares)
         return self.symbolic_seconds / max(1e-9, self.symbolic_seconds + self.neural_seconds)
+
+    def timed(self, symbolic: float, neural: float, *, warm: bool) -> None:
+        """Count the seconds of a step; its share counts once the caches are warm."""
+        self.symbolic_seconds += symbolic
+        self.neural_seconds += neural
+        if warm:
+            self.shares = [*self.shares[1 - _SHARES :], symbolic / max(1e-9, symbolic + neural)]
 
 
 class Trainer:
@@ -85,6 +102,8 @@ class Trainer:
         self.task, self.folder, self.display, self.processes = task, folder, display, processes
         self.config: TrainConfig = task.config
         self.progress = Progress()
+        self._steps_done = 0  # by this process
+        self._row_cost = 0.5 / self.config.batch  # steps it takes to evaluate a row: a guess so far
         self._stop = False
 
     # -- the whole run -----------------------------------------------------------------------------
@@ -95,6 +114,7 @@ class Trainer:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
+        self.display.doing("loading data")
         self.data = self.task.data()
         self.network = use_row_dropout(self.task.network()).to(self.processes.device)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
@@ -181,8 +201,9 @@ class Trainer:
         self._validate()
 
     def _validate(self) -> None:
-        """Measure the epoch that has just ended, and keep it if it is the best so far."""
-        progress = self.progress
+        """Measure the epoch that has just ended, and keep it unless an earlier one was better."""
+        progress, began = self.progress, time.perf_counter()
+        self.display.doing(f"epoch {progress.epoch + 1}/{self.config.epochs}: validating")
         found = evaluate(
             self.task,
             self.network,
@@ -192,6 +213,9 @@ class Trainer:
             between=self._raise_if_stopped,
         )
         state = self._state()
+        if found.total:
+            a_step = max(1e-9, progress.seconds) / max(1, progress.step)
+            self._row_cost = (time.perf_counter() - began) / a_step / found.total
         progress.epoch += 1
         progress.total_seconds += progress.seconds
         progress.history.append(
@@ -206,18 +230,20 @@ class Trainer:
                 "symbolic_share": round(progress.symbolic_share, 5),
             }
         )
-        better = found.accuracy >= progress.best_accuracy  # without validation: the last epoch
-        if better:
-            progress.best_accuracy, progress.best_epoch = found.accuracy, progress.epoch
+        # without validation: the last epoch
+        chosen = near_tie(found.accuracy, progress.best_accuracy, found.total)
+        if chosen:
+            progress.best_epoch = progress.epoch
+        progress.best_accuracy = max(progress.best_accuracy, found.accuracy)
         progress.step, progress.loss_sum, progress.right, progress.seen = 0, 0.0, 0, 0
         progress.seconds = 0.0
         if self.processes.main:
-            if better:
+            if chosen:
                 checkpoint.save(self.folder.best, self._weights())
             self.folder.write_metrics(progress.history)
         self._save()
         note = f"validation {found.accuracy:.2%}{found.perception_note}"
-        self.display.line(f"{state.text()}  {note if found.total else 'no validation'}")
+        self.display.epoch(state, note if found.total else "no validation")
 
     def _step(self, index: Tensor) -> bool:
         """One step on a global batch, each process its share of it. Is the run to stop?"""
@@ -227,6 +253,7 @@ class Trainer:
             group["lr"] = self._rate()
         self.optimizer.zero_grad()
         totals = torch.zeros(2, dtype=torch.float64)
+        symbolic = neural = 0.0
         mine = index[share]
         if len(mine):
             before = samples.reads(index[: share.start])
@@ -238,12 +265,14 @@ class Trainer:
             )
             set_noise(self.network, noise)
             batch = samples.batch(mine, noise)
-            losses, right = self._learn(batch, len(index))
+            losses, right, symbolic, neural = self._learn(batch, len(index))
             totals = torch.tensor([losses, right], dtype=torch.float64)
         began = time.perf_counter()
         stopped = self.processes.sum_gradients(self.network.parameters(), self._stop)
         self.optimizer.step()
-        progress.neural_seconds += time.perf_counter() - began
+        neural += time.perf_counter() - began
+        progress.timed(symbolic, neural, warm=self._steps_done >= _WARM_UP)
+        self._steps_done += 1
         totals = self.processes.sum(totals)
         progress.loss_sum += float(totals[0])
         progress.right += int(totals[1])
@@ -255,8 +284,12 @@ class Trainer:
             )
         return stopped
 
-    def _learn(self, batch: Any, total: int) -> tuple[float, int]:
-        """Gradients of the mean loss over `total` rows; the sum of losses and of right answers."""
+    def _learn(self, batch: Any, total: int) -> tuple[float, int, float, float]:
+        """Gradients of the mean loss over `total` rows.
+
+        Returns the sum of losses, the number of right answers, and the seconds that the program and
+        the network took.
+        """
         times = [self._now()]
         dtype = torch.bfloat16 if self.config.precision == "bf16" else None
         device = self.processes.device.type
@@ -272,11 +305,10 @@ class Trainer:
         ]
         torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         times.append(self._now())
-        self.progress.symbolic_seconds += times[2] - times[1]
-        self.progress.neural_seconds += times[1] - times[0] + times[3] - times[2]
+        symbolic, neural = times[2] - times[1], times[1] - times[0] + times[3] - times[2]
         with torch.no_grad():
             right = sum(self.task.right(self.task.guesses(cut, batch), batch))
-        return float(losses.detach().sum()), right
+        return float(losses.detach().sum()), right, symbolic, neural
 
     def _now(self) -> float:
         if self.processes.device.type == "cuda":
@@ -300,7 +332,13 @@ class Trainer:
             accuracy=progress.right / seen,
             speed=progress.seen / max(1e-9, progress.seconds),
             symbolic_share=progress.symbolic_share,
+            evaluations=self._row_cost * self._rows_to_evaluate(),
         )
+
+    def _rows_to_evaluate(self) -> int:
+        """Validation rows of the epochs that are left, and the test rows."""
+        epochs = self.config.epochs - self.progress.epoch
+        return epochs * self._used(self.data.validation) + self._used(self.data.test)
 
     # -- going on ----------------------------------------------------------------------------------
 
@@ -352,6 +390,7 @@ class Trainer:
     def _finish(self) -> dict[str, Any]:
         """Read the test set, once, with the weights that validation chose."""
         progress = self.progress
+        self.display.doing("testing")
         self.processes.wait()  # until the best weights are on disk
         best = checkpoint.load(self.folder.best, self.task.name)
         weights = checkpoint.part(best, "network", dict, self.folder.best)
@@ -386,10 +425,14 @@ class Trainer:
         if self.processes.main:
             results.update(self.task.more_results(self.network.eval(), self.data.test))
             self.folder.write_json("results.json", results)
-            plots.draw_run(self.task, self.network, self.data.test, found, self.folder)
+            familiar.remember(self.task, self.data.train, self.folder.familiar)
+            plots.draw_run(
+                self.task, self.network, self.data.test, found, self.folder, progress.best_epoch
+            )
         self.display.line(
             f"test: {found.accuracy:.2%} of {found.total:,} answers right{found.perception_note} "
-            f"(epoch {progress.best_epoch}, chosen by validation)"
+            f"(epoch {progress.best_epoch}, chosen by validation); the program took "
+            f"{progress.symbolic_share:.1%} of a step"
         )
         return results
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -25,9 +26,10 @@ def draw_run(
     samples: Samples[Any],
     found: Evaluation,
     folder: RunFolder,
+    chosen: int | None = None,
 ) -> None:
     """Learning curve, confusions, groups if any, and a sheet of samples, into the run folder."""
-    draw_learning_curve(folder.read_metrics(), folder.path / "learning_curve.png")
+    draw_learning_curve(folder.read_metrics(), folder.path / "learning_curve.png", chosen)
     if found.perception_accuracy is not None:
         draw_confusions(found.confusions, task.classes, folder.path / "confusion.png")
     if found.groups:
@@ -41,9 +43,11 @@ def draw_run(
         task.draw(outputs, answers, batch, folder.path / "samples.png")
 
 
-def draw_learning_curve(history: Sequence[dict[str, Any]], path: Path) -> None:
-    """Loss and accuracies by epoch."""
-    figure = Figure(figsize=(7.5, 3.2), dpi=150, layout="constrained")
+def draw_learning_curve(
+    history: Sequence[dict[str, Any]], path: Path, chosen: int | None = None
+) -> None:
+    """Loss and accuracies by epoch, and a line at the epoch that was chosen."""
+    figure = Figure(figsize=(7.5, 3.6), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [line["epoch"] for line in history]
     left.plot(epochs, [line["loss"] for line in history], "o-", color=COLOURS[0], ms=3)
@@ -54,40 +58,72 @@ def draw_learning_curve(history: Sequence[dict[str, Any]], path: Path) -> None:
         "perception_accuracy": "perception (validation)",
     }
     for colour, (key, label) in zip(COLOURS, named.items(), strict=False):
-        if any(line[key] is not None for line in history):
-            right.plot(
-                epochs, [line[key] for line in history], "o-", color=colour, label=label, ms=3
-            )
-    right.set(xlabel="epoch", ylabel="accuracy", ylim=(-0.02, 1.02))
-    right.legend(frameon=False, fontsize=8)
+        values = [line.get(key) for line in history]
+        if any(value is not None for value in values):
+            shares = [float("nan") if value is None else value for value in values]
+            right.plot(epochs, shares, "o-", color=colour, label=label, ms=3)
+    right.set(xlabel="epoch", ylabel="accuracy")
+    scale_accuracy(right)
     for axes in (left, right):
+        if chosen is not None:
+            axes.axvline(chosen, color=COLOURS[6], ls=":", lw=1, label="chosen epoch", zorder=0)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
+    handles, labels = right.get_legend_handles_labels()
+    if handles:  # below the axes: it hides nothing there
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8
+        )
     save(figure, path)
 
 
+TICKS = (0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1)
+FINEST = 0.003
+"""Accuracies closer to 1 than this look alike."""
+
+
+def scale_accuracy(axes: Any) -> None:
+    """An axis from 0 to 100 % that shows the last percents as large as the first half."""
+
+    def forward(share: Any) -> Any:
+        return -np.log10(1 + FINEST - np.clip(share, 0, 1))
+
+    def backward(place: Any) -> Any:
+        return 1 + FINEST - 10.0 ** -np.asarray(place)
+
+    axes.set_yscale("function", functions=(forward, backward))
+    axes.set_ylim(0, 1)
+    axes.set_yticks(TICKS, [f"{100 * tick:g} %" for tick in TICKS])
+    axes.minorticks_off()
+
+
 def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> None:
-    """Shares of what each class was read as; rows are the true classes."""
-    size = 1.6 + 0.36 * len(classes)
-    figure = Figure(figsize=(size, size), dpi=150, layout="constrained")
-    axes = figure.subplots()
+    """Shares of what each class was read as; rows are the true classes.
+
+    Classes that never occur have no row, and those that nothing was read as no column.
+    """
     counts = confusions.double()
-    shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    rows, columns = (counts.sum(axis).nonzero().flatten().tolist() for axis in (1, 0))
+    shares = (counts / counts.sum(1, keepdim=True).clamp(min=1))[rows][:, columns]
+    longest = max(len(classes[column]) for column in columns)
+    room = 1.0 + 0.07 * longest
+    size = (max(3.6, room + 0.36 * len(columns)), room + 0.5 + 0.36 * len(rows))
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    axes = figure.subplots()
     axes.imshow(shares.sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
-    places = range(len(classes))
-    axes.set_xticks(places, classes)
-    axes.set_yticks(places, classes)
+    names = list(classes)
+    axes.set_xticks(range(len(columns)), [names[column] for column in columns])
+    axes.set_yticks(range(len(rows)), [names[row] for row in rows])
+    axes.tick_params(axis="x", labelrotation=90 if longest > 2 else 0)
     axes.set(xlabel="read as", ylabel="really is")
-    for row in places:
-        for column in places:
-            share = float(shares[row, column])
-            if share >= 0.005:
-                colour = "white" if share > 0.4 else "#1b1f24"
-                text = f"{100 * share:.0f}"
-                axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=colour)
+    for row, column in (shares >= 0.005).nonzero().tolist():
+        share = float(shares[row, column])
+        colour = "white" if share > 0.4 else "#1b1f24"
+        text = f"{100 * share:.0f}"
+        axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=colour)
     total = counts.diag().sum() / counts.sum().clamp(min=1)
-    axes.set_title(f"perception: {total:.2%} right (rows in %)", fontsize=9)
+    figure.suptitle(f"perception: {total:.2%} right\n(rows in %)", fontsize=9)
     save(figure, path)
 
 
@@ -116,10 +152,11 @@ def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
             epochs, values = zip(*points, strict=True)
             colour = COLOURS[place % len(COLOURS)]
             axes.plot(epochs, values, "o-", ms=3, label=label, color=colour)
-    axes.set(xlabel="epoch", ylabel="validation accuracy", ylim=(-0.02, 1.02))
+    axes.set(xlabel="epoch", ylabel="validation accuracy")
+    scale_accuracy(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     save(figure, path)

@@ -1,4 +1,4 @@
-"""`dolphin report RUN…`: several runs as one table and one figure."""
+"""`dolphin report RUN…`: several runs as one table, one figure and one page."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dolphin_tasks.fetch import atomic_write
 from dolphin_tasks.training.commands import parse
 from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.folder import Number, RunError, RunFolder
+from dolphin_tasks.training.page import report_page
 from dolphin_tasks.training.plots import draw_comparison
 
 SHARE = (*Number, type(None))
@@ -29,15 +30,19 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Put several runs into one table (report.md) and one figure (report.png).
+    """Put several runs into a table (report.md), a figure (report.png) and a page (report.html).
 
-    Runs that differ in nothing but their seed are put together: mean ± standard deviation.
+    The page has learning curves, confusions of perception, and right and wrong answers to test
+    samples, with the reasons for them. Runs that differ in nothing but their seed are put together:
+    mean ± standard deviation.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of finished runs; others are skipped and named."""
     out: Path | None = None
     """Folder for the report (default: the folder of the first run)."""
+    examples: int = 2
+    """How many wrong and how many right answers of each run the page shows; 0 reads no data."""
 
 
 def report(arguments: list[str]) -> int:
@@ -48,6 +53,7 @@ def report(arguments: list[str]) -> int:
     display = Display()
     groups: dict[str, list[dict[str, Any]]] = {}
     histories: dict[str, list[dict[str, Any]]] = {}
+    finished: list[Path] = []
     for path in options.runs:
         folder = RunFolder(path)
         if not (path / "results.json").is_file():
@@ -57,15 +63,21 @@ def report(arguments: list[str]) -> int:
         results = folder.read_fields("results.json", RESULTS)
         groups.setdefault(_key(results), []).append(results)
         histories[path.name] = folder.read_metrics()
+        finished.append(path)
     if not groups:
         raise RunError("none of these is a finished run: there is no results.json in them.")
-    table = to_markdown([_line(label, results) for label, results in groups.items()])
+    lines = [_line(label, results) for label, results in groups.items()]
+    table = to_markdown(lines)
     out = options.out or options.runs[0].parent
     with atomic_write(out / "report.md") as stream:
         stream.write(table.encode())
     draw_comparison(histories, out / "report.png")
+    page = report_page([COLUMNS, *lines], finished, options.examples)
+    with atomic_write(out / "report.html") as stream:
+        stream.write(page.encode())
     display.line(table)
-    display.line(f"written: {out / 'report.md'}, {out / 'report.png'}")
+    names = (out / f"report.{kind}" for kind in ("md", "png", "html"))
+    display.line(f"written: {', '.join(map(str, names))}")
     return 0
 
 

@@ -187,9 +187,27 @@ class Task(abc.ABC, Generic[C, B]):
         """What a user gives to `dolphin predict`, files or text, as a batch of one row."""
         raise OptionError(f"the task {self.name} can't read inputs: it defines no given().")
 
+    def looks(self, batch: B) -> Tensor | None:
+        """What the network sees of a batch, a picture (n, height, width) per input, by which
+        `dolphin predict` tells strange inputs; None where inputs are no pictures.
+        """
+        return None
+
     def describe(self, outputs: Outputs, batch: B) -> list[str]:
         """Lines that tell what was read in the first row, the result, and why."""
         return [f"result: {self.answers(outputs, batch)[0]}"]
+
+    def reasons(self, outputs: Outputs, answer: Any) -> list[str]:
+        """Lines with the likeliest proofs of an answer to the first row; by default the program's.
+
+        Whatever provenance a run was trained with, the program runs once more with proofs.
+        """
+        try:
+            with dl.using(dl.TopKProofs(k=3)):
+                result = self.program(*(rows[:1] for rows in outputs))
+        except NotImplementedError:
+            return []
+        return str(result.explain(answer)).splitlines() if answer in result.symbols else []
 
     def portray(self, outputs: Outputs, batch: B, path: Path) -> bool:
         """Draw what was read in the first row; False if the task has no such picture."""

@@ -1,0 +1,1 @@
+"""Member: read digits, knowing only whether a given digit is among them."""

@@ -1,0 +1,77 @@
+"""`dolphin new-task NAME`: a task of one's own that works from the first moment."""
+
+from __future__ import annotations
+
+import keyword
+import sys
+from importlib import resources
+from pathlib import Path
+
+from dolphin_tasks.fetch import atomic_write
+from dolphin_tasks.training.config import OptionError
+
+USAGE = """\
+usage: dolphin new-task NAME [--out FOLDER]
+
+Write NAME.py, a task that trains as it is, and test_NAME.py, what it should be held to. Change
+them step by step: data, network, program.
+"""
+
+
+def new_task(arguments: list[str]) -> int:
+    """`dolphin new-task NAME`."""
+    given = list(arguments)
+    if given and given[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE)
+        return 0
+    folder = Path()
+    if "--out" in given:
+        at = given.index("--out")
+        if at + 1 == len(given):
+            raise OptionError("new-task: --out needs a folder.")
+        folder = Path(given[at + 1])
+        del given[at : at + 2]
+    if len(given) != 1:
+        raise OptionError("new-task needs one name: dolphin new-task lamps")
+    for path in write_task(given[0], folder):
+        sys.stdout.write(f"written: {path}\n")
+    name, cls = given[0], class_name(given[0])
+    sys.stdout.write(f"train it with: dolphin train --task {name}:{cls} --epochs 5\n")
+    sys.stdout.write(f"check it with: python -m pytest test_{name}.py\n")
+    return 0
+
+
+def class_name(name: str) -> str:
+    """The class of a task.
+
+    >>> class_name("noisy_lamps")
+    'NoisyLamps'
+    """
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def write_task(name: str, folder: Path) -> list[Path]:
+    """Write both files into a folder; nothing is ever overwritten."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
+        raise OptionError(
+            f"new-task: {name!r} can't be the name of a module: use small letters, digits and _."
+        )
+    if name in sys.stdlib_module_names:
+        raise OptionError(f"new-task: {name} is a module of Python itself; take another name.")
+    texts = {f"{name}.py": _text("lamps.py"), f"test_{name}.py": _text("lamps_checks.py")}
+    paths = [folder / file for file in texts]
+    taken = [str(path) for path in paths if path.exists()]
+    if taken:
+        raise OptionError(f"new-task: {taken[0]} is there already.")
+    for path, text in zip(paths, texts.values(), strict=True):
+        renamed = text.replace("dolphin_tasks.skeleton.lamps", name)
+        renamed = renamed.replace("lamps:Lamps", f"{name}:{class_name(name)}")
+        for before, after in (("class ", "("), ("import ", ","), ("= ", "(")):
+            renamed = renamed.replace(f"{before}Lamps{after}", f"{before}{class_name(name)}{after}")
+        with atomic_write(path) as stream:
+            stream.write(renamed.encode())
+    return paths
+
+
+def _text(name: str) -> str:
+    return (resources.files("dolphin_tasks.skeleton") / name).read_text(encoding="utf-8")

@@ -1,0 +1,24 @@
+"""What every task should be held to: perfect perception, and a gradient for all of it."""
+
+import torch
+
+from dolphin_tasks.skeleton.lamps import Lamps, Options
+
+task = Lamps(Options())
+
+
+def test_perfect_perception_gives_perfect_answers() -> None:
+    """With scores that leave no doubt, the program's answer is the label."""
+    batch = task.data().test.batch(torch.arange(20))
+    on = (batch.inputs.mean(2) > 0.5).long()
+    scores = 50.0 * torch.nn.functional.one_hot(on, 2).float()
+    assert task.right(task.answers((scores,), batch), batch) == [True] * 20
+
+
+def test_every_score_gets_a_gradient() -> None:
+    """No part of what the network says is cut off from the loss."""
+    batch = task.data().train.batch(torch.arange(20))
+    scores = task.read(task.network(), batch)[0].detach().requires_grad_()
+    task.losses((scores,), batch).sum().backward()
+    assert scores.grad is not None
+    assert (scores.grad != 0).all()

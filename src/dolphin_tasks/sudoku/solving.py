@@ -1,0 +1,153 @@
+"""Visual Sudoku 9×9 for the trainer: learn to read the given digits from what was filled in.
+
+The label of a puzzle is its solution without the cells that show images: no image has a label. The
+rules say which digits the images may show; often there are several ways, as two digits can be
+exchanged in four cells. Training maximises the probability of reading one of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import dolphin as dl
+from dolphin_tasks.digits import digit_whereabouts, find_digits
+from dolphin_tasks.sudoku import data, drawing, model, program
+from dolphin_tasks.sudoku.boards import Board, Candidates, candidates_of
+from dolphin_tasks.training.config import OptionError, TrainConfig
+from dolphin_tasks.training.noise import seed_of
+from dolphin_tasks.training.task import Data, Outputs, Samples, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sudoku9Config(TrainConfig):
+    """Learn to read and solve 9×9 Sudokus from the digits that were filled in."""
+
+    epochs: int = 2
+    """Passes over the training boards."""
+    batch: int = 32
+    """Boards a step."""
+    boards: int = 9000
+    """Training puzzles."""
+    validation_boards: int = 100
+    """Puzzles to choose the epoch on, of images held out from training."""
+    test_boards: int = 1000
+    """Puzzles of test images."""
+    beam: int = 8
+    """Boards followed while solving; four times as many, up to 512, where none has a solution."""
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        super().check()
+        for name in ("boards", "validation_boards", "test_boards", "beam"):
+            if getattr(self, name) < 1:
+                flag = name.replace("_", "-")
+                raise OptionError(f"--{flag} must be at least 1, got {getattr(self, name)}.")
+        if self.loss != "nll":
+            raise OptionError("--loss must be nll: every label completes a board, none fails to.")
+
+
+class Sudoku9Task(Task[Sudoku9Config, data.BoardBatch]):
+    """Learn to read and solve 9×9 Sudokus from the digits that were filled in."""
+
+    name = "sudoku-9"
+    summary = "solve 9×9 Sudokus of handwritten digits, knowing only what was filled in"
+    config_class = Sudoku9Config
+
+    def data(self) -> Data[data.BoardBatch]:
+        config = self.config
+        mnist = find_digits(config.data_dir, config.download)
+        counts = (config.boards, config.validation_boards, config.test_boards)
+        train, validation, test = (
+            data.puzzles(count, pool, seed_of(config.seed, 81, split))
+            for split, (count, pool) in enumerate(zip(counts, data.pools(mnist), strict=True))
+        )
+        return Data(train, validation, test, f"puzzles made here, of MNIST from {mnist.source}")
+
+    @classmethod
+    def whereabouts(cls) -> str:
+        return digit_whereabouts()
+
+    def network(self) -> nn.Module:
+        return model.cell_network(9)
+
+    def read(self, network: nn.Module, batch: data.BoardBatch) -> Outputs:
+        return (model.read_cells(network, batch),)
+
+    def losses(self, outputs: Outputs, batch: data.BoardBatch) -> Tensor:
+        with dl.using(self.provenance):
+            return -completed(outputs[0].log_softmax(2), batch)
+
+    def answers(self, outputs: Outputs, batch: data.BoardBatch) -> list[Any]:
+        """The solution of each puzzle; None where no reading has one."""
+        logs = outputs[0].log_softmax(2).cpu()
+        return list(program.read_puzzles(logs, batch.given, self.config.beam))
+
+    def guesses(self, outputs: Outputs, batch: data.BoardBatch) -> list[Any]:
+        """The given digits as they are read, nothing solved."""
+        read = torch.where(batch.given, outputs[0].argmax(2).cpu() + 1, 0)
+        return [tuple(row) for row in read.tolist()]
+
+    def right(self, answers: Sequence[Any], batch: data.BoardBatch) -> list[bool]:
+        """Whether all digits of an answer are right; 0 is no digit (see `guesses`)."""
+        return [
+            answer is not None and all(a in (0, d) for a, d in zip(answer, board, strict=True))
+            for answer, board in zip(answers, batch.digits.tolist(), strict=True)
+        ]
+
+    @property
+    def classes(self) -> Sequence[str]:
+        return "123456789"
+
+    def perceived(self, outputs: Outputs, batch: data.BoardBatch) -> tuple[Tensor, Tensor]:
+        return outputs[0].argmax(2).cpu()[batch.given], batch.digits[batch.given] - 1
+
+    def draw(
+        self, outputs: Outputs, answers: Sequence[Any], batch: data.BoardBatch, path: Path
+    ) -> None:
+        marks = self.right(answers, batch)
+        solved = torch.tensor([answer or (0,) * 81 for answer in answers])
+        read = torch.where(batch.given, outputs[0].argmax(2).cpu() + 1, solved)
+        notes = ["solved" if mark else "not solved" for mark in marks]
+        drawing.draw_boards(batch, read, batch.digits, notes, marks, path)
+
+    @torch.no_grad()
+    def more_results(self, network: nn.Module, samples: Samples[Any]) -> dict[str, Any]:
+        """How many puzzles could be solved without any doubt about their digits."""
+        network.eval()
+        count = min(len(samples), self.config.test_samples or len(samples))
+        batch = samples.batch(torch.arange(count))
+        outputs = self.read(network, batch)
+        whole = self.right(self.guesses(outputs, batch), batch)
+        return {"boards_read_without_mistake": sum(whole) / count}
+
+
+def completed(log_probs: Tensor, batch: data.BoardBatch) -> Tensor:
+    """The log-probability of reading digits that complete the label to a valid board, (B,).
+
+    Cells whose digit follows from the label are read in one go; the program goes through the
+    others.
+    """
+    known = [_label(tuple(row)) for row in batch.digits.where(~batch.given, 0).tolist()]
+    masks = torch.tensor([[ord(mask) for mask in board] for board in known])
+    several = (masks & (masks - 1)) > 0
+    digits = masks.masked_fill(several, 1).log2().round().long()[..., None].to(log_probs.device)
+    certain = log_probs.gather(2, digits)[..., 0]
+    settled = (certain * (batch.given & ~several).to(certain)).sum(1)
+    order = program.reading_order(torch.zeros(log_probs.shape), several)
+    boards = program.fill(dl.Distribution.certain_rows(known), log_probs, order)
+    return settled + dl.exists(boards).log_probs([True])[:, 0]
+
+
+@functools.lru_cache(maxsize=20_000)  # every epoch asks again
+def _label(puzzle: Board) -> Candidates:
+    """What is possible on a board with these digits, which are those of a valid one."""
+    found = candidates_of(puzzle)
+    assert found is not None
+    return found

@@ -1,0 +1,1 @@
+"""Terrain: learn what ground costs from cheapest paths across maps."""
