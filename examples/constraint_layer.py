@@ -1,25 +1,25 @@
 """A layer whose outputs always satisfy a constraint: a path through a grid, one cell per column.
 
 The network scores the cells of each column; a path moves by at most one row from column to column.
-Trained on paths through the constraint, it predicts the likeliest of all valid paths, so every
-prediction is one. A network without the layer predicts cell by cell, and often no path at all.
+With the layer every prediction is the likeliest of all paths; cell by cell it is often no path.
 
-    python examples/constraint_layer.py --steps 200
+    python examples/constraint_layer.py --picture paths.png
 """
 
 import argparse
 import itertools
 
 import torch
-import torch.nn.functional as F
+from torch.nn import Linear, ReLU, Sequential, functional
 
 import dolphin as dl
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=200)
+parser.add_argument("--picture")
 args = parser.parse_args()
-ROWS, COLUMNS = 5, 6
 torch.manual_seed(0)
+ROWS, COLUMNS = 5, 6
 basis = torch.randn(COLUMNS * ROWS, 24)
 
 
@@ -29,18 +29,17 @@ def draw(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     for _ in range(COLUMNS - 1):
         path.append((path[-1] + torch.randint(-1, 2, (count,))).clamp(0, ROWS - 1))
     paths = torch.stack(path, 1)
-    pictures = F.one_hot(paths, ROWS).flatten(1).float() @ basis
+    pictures = functional.one_hot(paths, ROWS).flatten(1).float() @ basis
     return pictures + 2.5 * torch.randn(count, 24), paths
 
 
 def is_path(cells: tuple[int, ...] | None) -> bool:
     """Whether neighbours are within one row of each other."""
-    assert cells is not None
-    return all(abs(a - b) <= 1 for a, b in itertools.pairwise(cells))
+    return cells is not None and all(abs(a - b) <= 1 for a, b in itertools.pairwise(cells))
 
 
 def valid(columns: list[dl.Distribution[int]]) -> dl.Distribution[bool]:
-    """Whether all neighbours are within one row of each other."""
+    """The same as a program."""
     steps = [dl.apply(a, b, lambda x, y: abs(x - y) <= 1) for a, b in itertools.pairwise(columns)]
     return dl.reduce(lambda x, y: x and y, steps)
 
@@ -50,9 +49,7 @@ def read(logits: torch.Tensor) -> list[dl.Distribution[int]]:
     return dl.Distribution.each_from_logits(logits, range(ROWS), provenance="exact")
 
 
-network = torch.nn.Sequential(
-    torch.nn.Linear(24, 64), torch.nn.ReLU(), torch.nn.Linear(64, COLUMNS * ROWS)
-)
+network = Sequential(Linear(24, 64), ReLU(), Linear(64, COLUMNS * ROWS))
 optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
 for _ in range(args.steps):
     pictures, paths = draw(64)
@@ -63,15 +60,21 @@ for _ in range(args.steps):
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-
 pictures, paths = draw(500)
 with torch.no_grad():
     logits = network(pictures).view(-1, COLUMNS, ROWS)
     columns = read(logits)
     constrained = dl.most_likely(columns, valid(columns), [True] * 500)
-truth = [tuple(path) for path in paths.tolist()]
-plain = [tuple(path) for path in logits.argmax(2).tolist()]
+truth, plain = (list(map(tuple, rows.tolist())) for rows in (paths, logits.argmax(2)))
 for name, found in (("cell by cell", plain), ("with the layer", constrained)):
     fits = sum(map(is_path, found)) / 500
     right = sum(a == b for a, b in zip(found, truth, strict=True)) / 500
     print(f"{name}: {fits:.1%} are paths, {right:.1%} right")
+if args.picture:
+    from matplotlib.figure import Figure
+
+    axes = (figure := Figure(figsize=(8, 2.2), layout="constrained")).subplots(1, 4)
+    for row, axis in zip([n for n in range(500) if not is_path(plain[n])], axes, strict=False):
+        axis.imshow(logits[row].softmax(1).T.tolist(), cmap="Blues")
+        axis.plot(plain[row], "x:", constrained[row], "o-")
+    figure.savefig(args.picture)

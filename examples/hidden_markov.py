@@ -47,9 +47,9 @@ def likelihood(seen: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 def main() -> None:
     """Learn the matrix, and compare it with the true one."""
-    parser = argparse.ArgumentParser(description="Learn a transition matrix.")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--picture", default=None)
+    parser.add_argument("--picture")
     args = parser.parse_args()
     torch.manual_seed(0)
     seen = draw(400, 15)
@@ -67,13 +67,13 @@ def main() -> None:
         print(f"{name:6}", *(f"{p:.2f} ({q:.2f})" for p, q in zip(row, true, strict=True)))
     print(f"largest difference {(learnt - TRUE).abs().max().item():.2f}")
     if args.picture:
-        from matplotlib import pyplot as plt
+        from matplotlib.figure import Figure
 
-        _, axes = plt.subplots(1, 2)
+        axes = (figure := Figure(figsize=(6, 3), layout="constrained")).subplots(1, 2)
         for axis, matrix, title in zip(axes, (TRUE, learnt), ("true", "learnt"), strict=True):
             axis.imshow(matrix.tolist(), vmin=0, vmax=1)
             axis.set(title=title, xticks=range(3), xticklabels=STATES, yticks=[])
-        plt.savefig(args.picture)
+        figure.savefig(args.picture)
 
 
 if __name__ == "__main__":

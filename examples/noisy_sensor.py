@@ -4,7 +4,7 @@ A thermometer and a smoke detector guard a room. The smoke detector is only aske
 and says the opposite of the truth now and then. From nothing but how often there was an alarm in
 rooms with and without a fire the program learns how often.
 
-    python examples/noisy_sensor.py
+    python examples/noisy_sensor.py --picture sensor.png
 """
 
 import argparse
@@ -31,8 +31,9 @@ def alarm(
 
 def main() -> None:
     """Learn both rates."""
-    parser = argparse.ArgumentParser(description="Learn the rates of a noisy sensor.")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--picture")
     args = parser.parse_args()
     generator = torch.Generator().manual_seed(0)
     heat, smoke = torch.rand(2, 2000, generator=generator)
@@ -44,6 +45,7 @@ def main() -> None:
 
     scores = torch.zeros(2, requires_grad=True)
     optimizer = torch.optim.Adam([scores], lr=0.1)
+    history = []
     for _ in range(args.steps):
         misses, false = scores.sigmoid()
         result = alarm(two_way(heat), two_way(smoke), misses, false)
@@ -51,8 +53,19 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        history.append(scores.sigmoid().tolist())
     for name, found in zip(TRUE, scores.sigmoid().tolist(), strict=True):
         print(f"{name:6} learnt {found:.3f}, true {TRUE[name]:.3f}")
+    if args.picture:
+        from matplotlib.figure import Figure
+
+        axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
+        for place, (name, rate) in enumerate(TRUE.items()):
+            axis.plot([rates[place] for rates in history], label=name, color=f"C{place}")
+            axis.axhline(rate, linestyle=":", color=f"C{place}")
+        axis.set(xlabel="step", ylabel="rate (dotted: true)")
+        axis.legend()
+        figure.savefig(args.picture)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Two digits are read; only their sum is known. `most_likely` gives the likeliest pair of digits with
 that sum: pseudo-labels for an ordinary cross-entropy. A few labelled digits start the network off.
 
-    python examples/pseudo_labels.py --steps 300
+    python examples/pseudo_labels.py --picture pseudo_labels.png
 """
 
 import argparse
@@ -16,6 +16,7 @@ import dolphin as dl
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=300)
 parser.add_argument("--labelled", type=int, default=20, help="digits with labels of their own")
+parser.add_argument("--picture")
 args = parser.parse_args()
 
 torch.manual_seed(0)
@@ -46,7 +47,7 @@ for _ in range(20):
     optimiser.step()
 print(f"digits right with {args.labelled} labels: {accuracy():.1%}")
 
-revised = 0
+revised: list[int] = []  # readings per step
 for _ in range(args.steps):
     digits = torch.randint(0, 10, (32, 2))
     logits = network(draw(digits))  # (32, 2, 10)
@@ -54,9 +55,16 @@ for _ in range(args.steps):
         left, right = dl.Distribution.each_from_logits(logits, range(10), provenance="exact")
         readings = dl.most_likely([left, right], left + right, digits.sum(1))
     labels = torch.tensor([reading for reading in readings if reading is not None])
-    revised += (labels != logits.argmax(2)).any(1).sum().item()
+    revised.append(int((labels != logits.argmax(2)).any(1).sum()))
     optimiser.zero_grad()
     F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
     optimiser.step()
-print(f"{revised} readings revised")
+print(f"{sum(revised)} readings revised")
 print(f"digits right after training on sums: {accuracy():.1%}")
+if args.picture:
+    from matplotlib.figure import Figure
+
+    axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
+    axis.bar(range(args.steps), revised, width=1.0)
+    axis.set(xlabel="step", ylabel="readings revised, of 32")
+    figure.savefig(args.picture)

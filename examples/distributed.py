@@ -1,0 +1,80 @@
+"""Train one program on several processes: the loss inside the module that is wrapped.
+
+`DistributedDataParallel` looks for tensors in what a module returns: the module computes the loss.
+Two processes with half a batch each learn what one learns from whole batches, as is checked here.
+
+    python examples/distributed.py --processes 2 --picture distributed.png
+"""
+
+import argparse
+import operator
+import socket
+
+import torch
+from torch import Tensor, distributed, multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dolphin as dl
+
+
+class Sums(nn.Module):
+    """Noisy vectors (B, 3, 16) of three digits, and the loss of their sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)  # all processes start alike
+        self.read = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def forward(self, vectors: Tensor, sums: Tensor) -> Tensor:
+        digits = dl.Distribution.each_from_logits(self.read(vectors), range(10))
+        return dl.nll_loss(dl.reduce(operator.add, digits), sums)
+
+
+def train(model: nn.Module, steps: int, part: slice) -> list[float]:
+    """Some steps; a process takes its part of every batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    generator, losses = torch.Generator().manual_seed(1), []
+    looks = torch.randn(10, 16, generator=generator)
+    for _ in range(steps):
+        digits = torch.randint(0, 10, (32, 3), generator=generator)
+        vectors = looks[digits] + 0.3 * torch.randn(32, 3, 16, generator=generator)
+        optimizer.zero_grad()
+        loss = model(vectors[part], digits.sum(1)[part])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def work(rank: int, processes: int, port: int, steps: int, picture: str | None) -> None:
+    """One process; the first one also trains alone, and compares."""
+    where = f"tcp://127.0.0.1:{port}"
+    distributed.init_process_group("gloo", where, rank=rank, world_size=processes)
+    together, share = DistributedDataParallel(Sums()), 32 // processes
+    losses = train(together, steps, slice(rank * share, (rank + 1) * share))
+    distributed.destroy_process_group()
+    if rank > 0:
+        return
+    reference = train(alone := Sums(), steps, slice(None))
+    pairs = zip(together.parameters(), alone.parameters(), strict=True)
+    difference = max((a - b).abs().max().item() for a, b in pairs)
+    print(f"largest difference of a weight: {difference:.1e}")
+    if picture:
+        from matplotlib.figure import Figure
+
+        axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
+        axis.plot(losses, alpha=0.5, label=f"first of {processes} processes, on its share")
+        axis.plot(reference, label="one process, on whole batches")
+        figure.legend()
+        figure.savefig(picture)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--picture")
+    args = parser.parse_args()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        options = (args.processes, free.getsockname()[1], args.steps, args.picture)
+    multiprocessing.spawn(work, options, nprocs=args.processes)  # pyright: ignore
