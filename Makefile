@@ -62,5 +62,5 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[dev,docs,train,exact,lm]'
+	$(PIP) -e '.[dev,docs,train,exact,lm,onnx]'
 	touch $@ $(VENV)/.demo
