@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin.symbolic import endless
 from executions import every_execution
 
 SYMBOLS = range(3)
@@ -502,6 +504,18 @@ def test_a_loop_without_a_choice_is_noticed():
         pytest.raises(dl.SizeError, match=r"stuck: .* 1 seconds .*choosing 'tail'.*max_seconds"),
     ):
         stuck(dl.Distribution([0.5, 0.5], ["head", "tail"]))
+
+
+def test_a_program_is_stopped_in_its_own_code_only(monkeypatch):
+    monkeypatch.setattr(endless, "_PERIOD", 0.01)
+    inside_of_a_library = threading.Event()  # as inside of Dolphin: locks may be held there
+    with endless.watched(0.01):
+        inside_of_a_library.wait(0.2)
+    with pytest.raises(endless.EndlessError), endless.watched(0.01):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            pass
+    assert not endless._watchman._watched
 
 
 def test_a_long_program_that_chooses_is_not_endless():

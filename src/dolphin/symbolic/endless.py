@@ -2,7 +2,9 @@
 
 Python can't tell a loop that takes long from one that never ends, so time decides. One thread looks
 at the clock for all that is being watched; it raises `EndlessError` in the thread that has run for
-too long, at the next line of Python there. Code that is stuck outside of Python is not reached.
+too long, at the next line of Python there. It waits for a moment at which that thread is in the
+user's code: an exception in the middle of Dolphin's own could leave a lock taken or a context
+variable set. Code that is stuck outside of Python is not reached.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 _PERIOD = 0.25  # seconds between two looks
+_SOON = 0.01  # the same while somebody's time is up and a good moment has not come
 _IDLE = 20  # looks at nothing before the thread ends
+_NOT_TO_INTERRUPT = (str(Path(__file__).parents[1]), contextlib.__file__, threading.__file__)
 
 
 class EndlessError(BaseException):
@@ -26,17 +31,19 @@ class EndlessError(BaseException):
 class Watched:
     """Code that is running, and until when it may."""
 
-    __slots__ = ("deadline", "fired", "seconds", "thread")
+    __slots__ = ("deadline", "seconds", "thread")
 
     def __init__(self, seconds: float) -> None:
         self.thread = threading.get_ident()
         self.seconds = seconds
-        self.fired = False
         self.restart()
 
     def restart(self) -> None:
         """Something has happened: the time begins anew."""
         self.deadline = time.monotonic() + self.seconds
+
+    def is_late(self) -> bool:
+        return time.monotonic() > self.deadline
 
 
 class _Watchman:
@@ -68,27 +75,32 @@ class _Watchman:
                 around[-1].restart()
             else:
                 del self._watched[watched.thread]
-            if watched.fired:
-                _raise_in(watched.thread, None)  # perhaps it has not arrived yet
 
     def _look(self) -> None:
-        idle = 0
+        idle, pause = 0, _PERIOD
         while idle < _IDLE:
-            time.sleep(_PERIOD)
-            now = time.monotonic()
+            time.sleep(pause)
             with self._lock:
                 idle = 0 if self._watched else idle + 1
-                for around in self._watched.values():
-                    if now > around[-1].deadline:
-                        around[-1].fired = True
-                        _raise_in(around[-1].thread, EndlessError)
                 if idle == _IDLE:
                     self._thread = None
+                late = [around[-1] for around in self._watched.values() if around[-1].is_late()]
+                for watched in late:
+                    if _in_user_code(watched.thread):
+                        _raise_in(watched.thread)
+            pause = _SOON if late else _PERIOD
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    raised = ctypes.py_object() if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+def _in_user_code(thread: int) -> bool:
+    """Whether the innermost frame of a thread may be interrupted."""
+    frame = sys._current_frames().get(thread)
+    return frame is not None and not frame.f_code.co_filename.startswith(_NOT_TO_INTERRUPT)
+
+
+def _raise_in(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(EndlessError)
+    )
 
 
 _watchman = _Watchman()
