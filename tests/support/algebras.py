@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -217,25 +218,40 @@ NEEDS_NEGATION = {
 }
 
 
-def elements(algebra: Algebra) -> list[tuple]:
-    """Triples of facts, and of things derived from facts that they share."""
+Triple = tuple[dl.Distribution, dl.Distribution, dl.Distribution]
+
+
+def facts(algebra: Algebra, least: float, most: float) -> list[Triple]:
+    """Triples of facts as they come from inputs."""
     generator = torch.Generator().manual_seed(1)
     x, y, z = (
-        algebra.fact(0.05 + 0.9 * torch.rand(4, generator=generator, dtype=torch.float64))
+        algebra.fact(least + (most - least) * torch.rand(4, generator=generator).double())
         for _ in range(3)
     )
+    return [(x, y, z), (y, z, x), (x, x, y), (x, y, y)]
+
+
+def small_facts(algebra: Algebra) -> list[Triple]:
+    """Facts whose sums stay below 1."""
+    return facts(algebra, 0.0, 0.3)
+
+
+def elements(algebra: Algebra) -> list[Triple]:
+    """Triples of facts, and of things derived from facts that they share."""
+    alone = facts(algebra, 0.05, 0.95)
+    x, y, z = alone[0]
     return [
-        (x, y, z),
-        (y, z, x),
-        (x, x, y),
+        *alone,
         (algebra.plus(x, y), algebra.times(x, z), y),
         (algebra.times(x, y), algebra.plus(y, z), algebra.plus(x, z)),
         (algebra.plus(algebra.times(x, y), z), x, algebra.times(x, y, z)),
     ]
 
 
-def keeps(algebra: Algebra, law: str) -> bool:
-    for triple in elements(algebra):
+def keeps(
+    algebra: Algebra, law: str, triples: Callable[[Algebra], list[Triple]] = elements
+) -> bool:
+    for triple in triples(algebra):
         for left, right in LAWS[law](algebra, *triple):
             pair = torch.broadcast_tensors(algebra.value(left), algebra.value(right))
             if not torch.allclose(*pair, atol=1e-9):

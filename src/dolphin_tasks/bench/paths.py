@@ -12,49 +12,12 @@ from torch import Tensor, nn
 import dolphin as dl
 from dolphin_tasks.bench.networks import grid_network
 from dolphin_tasks.bench.program import Inputs, Program, fact_scores
-
-Edge = tuple[int, int]
-
-
-def extend(paths: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    """Paths that are longer by one edge."""
-    return dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0]))
+from dolphin_tasks.pathfinder.program import closure, grid_edges, joined
 
 
-def closure(edges: dl.Distribution) -> dl.Distribution:
-    """The paper's recursion: grow paths until there is no new pair of nodes."""
-
-    def grow(paths: dl.Distribution) -> dl.Distribution:
-        grown = dl.union(paths, extend(paths, edges))
-        return grown if grown.symbols == paths.symbols else grow(grown)
-
-    return grow(edges)
-
-
-def connected(paths: dl.Distribution, ends: dl.Distribution) -> dl.Distribution:
-    """True: some path leads from an end to another one."""
-    started = dl.apply_if(
-        paths,
-        ends,
-        lambda path, end: path,
-        lambda path, end: path[0] != path[1],
-        on=(lambda path: path[0], lambda end: end),
-    )
-    return dl.apply_if(
-        started, ends, lambda path, end: True, on=(lambda path: path[1], lambda end: end)
-    )
-
-
-def grid_edges(side: int) -> list[Edge]:
-    """The directed edges between neighbours on a grid of side × side nodes."""
-    edges = []
-    for node in range(side * side):
-        row, column = divmod(node, side)
-        if column + 1 < side:
-            edges += [(node, node + 1), (node + 1, node)]
-        if row + 1 < side:
-            edges += [(node, node + side), (node + side, node)]
-    return edges
+def directed_edges(side: int) -> list[tuple[int, int]]:
+    """Both directions between neighbours on a grid of side × side nodes."""
+    return [edge for a, b in grid_edges(side) for edge in ((a, b), (b, a))]
 
 
 @dataclass(frozen=True)
@@ -68,7 +31,7 @@ class GridPaths(Program):
         return self.side * self.side
 
     def network(self) -> nn.Module:
-        return grid_network(self.nodes + len(grid_edges(self.side)))
+        return grid_network(self.nodes + len(directed_edges(self.side)))
 
     def pictures(self, rows: int) -> Tensor:
         return torch.rand(rows, 1, 32, 32)
@@ -79,7 +42,7 @@ class GridPaths(Program):
 
     def truth(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Which facts hold: a path a row, and an end at each of its ends, or at one only."""
-        edges = grid_edges(self.side)
+        edges = directed_edges(self.side)
         labels = torch.arange(rows) % 2 == 0
         truth = torch.zeros(rows, self.nodes + len(edges), dtype=torch.bool)
         for row in range(rows):
@@ -104,10 +67,10 @@ class GridPaths(Program):
         return walk
 
     def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
-        end_scores, edge_scores = scores.split([self.nodes, len(grid_edges(self.side))], dim=1)
+        end_scores, edge_scores = scores.split([self.nodes, len(directed_edges(self.side))], dim=1)
         ends = dl.Distribution.from_logits(end_scores, range(self.nodes), exclusive=False)
-        edges = dl.Distribution.from_logits(edge_scores, grid_edges(self.side), exclusive=False)
-        answer = connected(closure(edges), ends)
+        edges = dl.Distribution.from_logits(edge_scores, directed_edges(self.side), exclusive=False)
+        answer = joined(ends, edges)
         return F.binary_cross_entropy(dl.get_probs(answer, symbols=[True])[:, 0], labels)
 
 
@@ -130,5 +93,4 @@ class Chain(Program):
     def loss(self, scores: Tensor, labels: None) -> Tensor:
         links = [(node, node + 1) for node in range(self.length)]
         edges = dl.Distribution.from_logits(scores, links, exclusive=False)
-        paths = dl.fixpoint(lambda found: dl.union(edges, extend(found, edges)), edges)
-        return dl.nll_loss(paths, [(0, self.length)] * len(scores))
+        return dl.nll_loss(closure(edges), [(0, self.length)] * len(scores))
