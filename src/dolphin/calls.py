@@ -7,8 +7,9 @@ from typing import Any
 
 from dolphin.arguments import Function, operands, split
 from dolphin.errors import InputError, shorten
-from dolphin.execution.batching import combine, unite
+from dolphin.execution.batching import combine
 from dolphin.execution.tagged import Holder, Tagged
+from dolphin.execution.unions import unite
 from dolphin.symbolic.tasks import Task
 
 

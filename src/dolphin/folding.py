@@ -21,8 +21,8 @@ from dolphin.execution.renewing import changed
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
+from dolphin.goals import Directed, Goal
 from dolphin.operations import apply, union
-from dolphin.operations import filter as filter_symbols
 from dolphin.provenance.contract import Provenance, TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
@@ -38,7 +38,7 @@ def fixpoint(
     start: Distribution[S],
     max_iterations: int = 1000,
     *,
-    goal: Callable[[S], bool] | None = None,
+    goal: Goal[S] | None = None,
     only_new: bool = False,
 ) -> Distribution[S]:
     """Repeat `d = step(d)` from `start` until nothing changes.
@@ -51,10 +51,12 @@ def fixpoint(
         step: from a distribution to the next one.
         start: the first one.
         max_iterations: how often; then a `FixpointError` says what was still growing.
-        goal: which symbols are asked for. Others are dropped in every round, so nothing is derived
-            from them. What is asked for has the same tags as without, if its derivations need
-            only symbols that are asked for, too: paths from one vertex that grow at their
-            ends, for instance.
+        goal: which symbols are asked for: a predicate, or `(key, asked)` with a key function and
+            a list of the key that each row asks for, which looks nothing else up. Other
+            symbols are dropped in every round, so nothing is derived from them, and a union
+            that `step` returns is made of what is asked for only: a round costs what it keeps. What
+            is asked for has the same tags as without, if its derivations need only symbols that
+            are asked for, too: paths from one vertex that grow at their ends, for instance.
         only_new: apply `step` to the symbols that are new, or have new tags, since the last round,
             and add what follows to what is known. The result is that of all rounds over
             everything: a last step over everything makes sure of it. Needs a step that keeps what
@@ -70,6 +72,9 @@ def fixpoint(
     ((0, 1), (1, 2), (0, 2))
     >>> dl.fixpoint(grow, edges, goal=lambda path: path[0] == 0).symbols
     ((0, 1), (0, 2))
+    >>> two = dl.fixpoint(grow, edges, goal=(lambda path: path[0], [0, 1]))
+    >>> two.row(0), two.row(1)
+    ([((0, 1), 0.9), ((0, 2), 0.72)], [((1, 2), 0.8)])
     """
     if isinstance(step, Distribution) or not callable(step):
         raise InputError(
@@ -77,16 +82,18 @@ def fixpoint(
         )
     operand("fixpoint", start)
 
+    directed = None if goal is None else Directed(step, goal)
+
     def checked(distribution: Distribution[S]) -> Distribution[S]:
-        new = step(distribution)
+        new = step(distribution) if directed is None else directed(distribution)
         if not isinstance(new, Distribution):
             raise InputError(
                 f"fixpoint: step must return a Distribution, it returned {shorten(new)}."
             )
-        return new if goal is None else filter_symbols(new, goal)
+        return new
 
-    if goal is not None:
-        start = filter_symbols(start, goal)
+    if directed is not None:
+        start = directed.asked(start)
     if only_new:
         _check_only_new(tagged_of(start).provenance)
 

@@ -1,0 +1,84 @@
+"""Unions that are made when they are read, so that a goal can choose from their parts first.
+
+A step of a recursion is often `union(facts, what follows)`, of which a goal keeps little: choosing
+from each part and uniting what is left gives the same symbols, in the same order, with the same
+tags, and doesn't number every fact in every round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from dolphin.execution import batching
+from dolphin.execution.pending import collecting
+from dolphin.execution.profiling import active_profile
+from dolphin.execution.tagged import Tagged, check
+from dolphin.symbolic.executions import current_execution
+
+_open = contextvars.ContextVar("dolphin_open_unions", default=False)
+
+
+@contextlib.contextmanager
+def open_unions() -> Iterator[None]:
+    """A block whose unions wait until they are read, where nothing else watches operations."""
+    watched = active_profile() or collecting() or current_execution()
+    token = _open.set(watched is None)
+    try:
+        yield
+    finally:
+        _open.reset(token)
+
+
+def unite(operands: Sequence[Tagged]) -> Tagged:
+    """All symbols of all operands, now or when they are read."""
+    if not _open.get() or torch.compiler.is_compiling():
+        return batching.unite(operands)
+    check("union", [leaf for d in operands for leaf in _leaves(d)])
+    return OpenUnion(operands)
+
+
+def parts_of(d: Tagged) -> Sequence[Tagged] | None:
+    """The operands of a union that nobody has read; None for everything else."""
+    return d.parts if isinstance(d, OpenUnion) else None
+
+
+class OpenUnion(Tagged):
+    """A union that becomes an ordinary result when one of its attributes is read.
+
+    It is made with the settings and the gradient mode in force when it was written.
+    """
+
+    __slots__ = ("context", "gradients", "parts")
+
+    parts: Sequence[Tagged] | None
+
+    def __init__(self, parts: Sequence[Tagged]) -> None:
+        self.parts = parts  # nothing else is set: what is missing comes from `__getattr__`
+        self.context = contextvars.copy_context()
+        self.gradients = torch.is_grad_enabled()
+
+    def __getattr__(self, name: str) -> Any:
+        parts = self.parts
+        if parts is None or name not in Tagged.__slots__:
+            raise AttributeError(name)
+        with torch.set_grad_enabled(self.gradients):
+            whole = self.context.copy().run(batching.unite, parts)
+        self.parts = None
+        for slot in Tagged.__slots__:
+            if slot != "__weakref__":
+                setattr(self, slot, getattr(whole, slot))
+        return getattr(self, name)
+
+
+def _leaves(d: Tagged) -> Iterator[Tagged]:
+    parts = parts_of(d)
+    if parts is None:
+        yield d
+        return
+    for part in parts:
+        yield from _leaves(part)

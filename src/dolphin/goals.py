@@ -1,0 +1,79 @@
+"""What a recursion is asked for: symbols that a goal keeps, out of every round."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from dolphin.arguments import check_arity
+from dolphin.distribution import Distribution, distribution_of
+from dolphin.errors import InputError, shorten
+from dolphin.execution.tagged import Tagged, tagged_of
+from dolphin.execution.unions import open_unions, parts_of
+from dolphin.operations import apply_if, union
+from dolphin.operations import filter as filter_symbols
+
+S = TypeVar("S")
+
+Goal = Callable[[S], bool] | tuple[Callable[[S], Any], Sequence[Any]]
+"""A predicate over symbols, or a key of symbols and the key that each row asks for."""
+
+
+class Directed(Generic[S]):
+    """A step that derives only what its goal asks for.
+
+    Unions of the step are not made as a whole: the goal chooses from each of their parts, and from
+    parts that stay the same from round to round, the facts, only once.
+    """
+
+    def __init__(self, step: Callable[[Distribution[S]], Distribution[S]], goal: Goal[S]) -> None:
+        self._step = step
+        self._keeps = _keeper(goal)
+        self._known: weakref.WeakKeyDictionary[Tagged, Tagged] = weakref.WeakKeyDictionary()
+
+    def __call__(self, distribution: Distribution[S]) -> Distribution[S]:
+        with open_unions():
+            new = self._step(distribution)
+        return self.asked(new) if isinstance(new, Distribution) else new
+
+    def asked(self, distribution: Distribution[S]) -> Distribution[S]:
+        """What the goal keeps of a distribution."""
+        return distribution_of(self._kept(tagged_of(distribution)))
+
+    def _kept(self, d: Tagged) -> Tagged:
+        parts = parts_of(d)
+        if parts is not None:
+            return tagged_of(union(*(distribution_of(self._kept(part)) for part in parts)))
+        if d not in self._known:
+            self._known[d] = tagged_of(self._keeps(distribution_of(d)))
+        return self._known[d]
+
+
+def _keeper(goal: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
+    if not isinstance(goal, tuple):
+        return lambda d: filter_symbols(d, goal)
+    if len(goal) != 2 or not callable(goal[0]) or isinstance(goal[1], (str, bytes)):
+        raise InputError(
+            f"fixpoint: goal= takes a predicate, or a key function and a list with the key that "
+            f"each row asks for, got {shorten(goal)}. Write goal=(lambda path: path[0], [3, 7])."
+        )
+    key, asked = goal
+    check_arity("fixpoint", "key of the goal", key, 1)
+    wanted = list(asked)
+    if not wanted:
+        raise InputError("fixpoint: goal= got no keys; give the key that each row asks for.")
+    rows = (
+        Distribution.certain(wanted[0])
+        if len(wanted) == 1
+        else Distribution.certain_rows(wanted)
+    )
+    return lambda d: apply_if(rows, d, _second, on=(_itself, key))
+
+
+def _itself(key: Any) -> Any:
+    return key
+
+
+def _second(_: Any, symbol: S) -> S:
+    return symbol
