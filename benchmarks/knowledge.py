@@ -1,12 +1,17 @@
-"""Two-hop queries to knowledge bases of growing size, beside plain torch.
+"""Queries to knowledge bases of growing size: two hops beside plain torch, and recursion.
 
     python benchmarks/knowledge.py                       # 10³ to 10⁵ facts, 1 and 32 rows
     python benchmarks/knowledge.py --graph scale-free --provenance dtkp-am
+    python benchmarks/knowledge.py --recursion           # everything above a vertex of a tree
 
 Facts are the edges of random graphs of networkx, each with a probability of its own; every step
 has fresh probabilities and fresh queries. The reference is what one writes by hand: multiply the
 whole list of facts with what holds at their heads, and add up at their tails. Both compute forward
 and backward, in turns. Memory is the largest that Python and numpy held during a step.
+
+With `--recursion` the facts are the edges of a random recursive tree, and queries ask what is above
+some vertices: once by deriving everything (while that is at most 10⁴ facts), once with
+`fixpoint(goal=...)`. `derived` counts the symbols that the last round has.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ import dolphin as dl
 
 Facts = tuple[tuple[int, int], ...]
 STEPS = 15
+LARGEST_CLOSURE = 10_000  # facts; of 10⁵ there are a million pairs
 
 
 def facts_of(graph: str, size: int) -> Facts:
@@ -77,8 +83,12 @@ def main() -> None:
     parser.add_argument("--graph", choices=["uniform", "scale-free"], default="uniform")
     parser.add_argument("--provenance", default="damp")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 50_000, 100_000])
+    parser.add_argument("--recursion", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.recursion:
+        recursions(options.provenance, options.sizes)
+        return
     print(f"{'facts':>8} {'rows':>5} {'Dolphin ms':>11} {'by hand ms':>11} {'ratio':>6} {'MB':>6}")
     for size in options.sizes:
         facts = facts_of(options.graph, size)
@@ -86,6 +96,51 @@ def main() -> None:
         entities = int(places.max()) + 1
         for rows in (1, 32):
             compare(options.provenance, facts, places, entities, rows)
+
+
+def recursions(provenance: Any, sizes: list[int]) -> None:
+    """Print a line for each size, and each way to ask."""
+    print(f"{'facts':>8} {'asked':>16} {'derived':>9} {'ms':>9} {'CPU ms':>9} {'MB':>8}")
+    for size in sizes:
+        facts = tuple(nx.gnr_graph(size + 1, 0.0, seed=0).edges)
+        with dl.settings(max_symbols=10_000_000), dl.using(dl.get_provenance(provenance)):
+            if size <= LARGEST_CLOSURE:
+                recursion("everything", facts, 0, turns=1)
+            for rows in (1, 32):
+                recursion(f"goal, rows: {rows}", facts, rows)
+
+
+def recursion(name: str, facts: Facts, rows: int, turns: int = STEPS) -> None:
+    """Time what is above some vertices, fresh ones in every turn; rows = 0 asks for everything."""
+    derived = 0
+
+    def above() -> Tensor:
+        nonlocal derived
+        base = dl.Distribution(torch.rand(len(facts), requires_grad=True), facts, exclusive=False)
+
+        def longer(paths: dl.Distribution) -> dl.Distribution:
+            keys = (lambda path: path[1], lambda fact: fact[0])
+            return dl.union(base, dl.apply_if(paths, base, lambda p, f: (p[0], f[1]), on=keys))
+
+        asked = torch.randint(1, len(facts), (rows,)).tolist()
+        goal = (lambda path: path[0], asked) if rows else None
+        paths = dl.fixpoint(longer, base, goal=goal)
+        derived = len(paths)
+        return paths.probs([(start, 0) for start in asked]) if rows else paths.probs()
+
+    wall, busy = [], []
+    for turn in range(turns + 3 * (turns > 1)):
+        started = time.perf_counter(), time.process_time()
+        above().sum().backward()
+        if turn >= 3 or turns == 1:
+            wall.append(1000 * (time.perf_counter() - started[0]))
+            busy.append(1000 * (time.process_time() - started[1]))
+    tracemalloc.start()
+    above()
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    ms, cpu = statistics.median(wall), statistics.median(busy)
+    print(f"{len(facts):8,} {name:>16} {derived:9,} {ms:9.1f} {cpu:9.1f} {peak:8.2f}", flush=True)
 
 
 def compare(provenance: Any, facts: Facts, places: Tensor, entities: int, rows: int) -> None:

@@ -57,6 +57,7 @@ def fixpoint(
             that `step` returns is made of what is asked for only: a round costs what it keeps. What
             is asked for has the same tags as without, if its derivations need only symbols that
             are asked for, too: paths from one vertex that grow at their ends, for instance.
+            (Where only symbols decide about the end, there may be fewer rounds than without.)
         only_new: apply `step` to the symbols that are new, or have new tags, since the last round,
             and add what follows to what is known. The result is that of all rounds over
             everything: a last step over everything makes sure of it. Needs a step that keeps what

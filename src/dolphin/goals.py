@@ -10,8 +10,8 @@ from dolphin.arguments import check_arity
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.tagged import Tagged, tagged_of
-from dolphin.execution.unions import open_unions, parts_of
-from dolphin.operations import apply_if, union
+from dolphin.execution.unions import chosen_from, open_unions
+from dolphin.operations import apply_if
 from dolphin.operations import filter as filter_symbols
 
 S = TypeVar("S")
@@ -39,12 +39,9 @@ class Directed(Generic[S]):
 
     def asked(self, distribution: Distribution[S]) -> Distribution[S]:
         """What the goal keeps of a distribution."""
-        return distribution_of(self._kept(tagged_of(distribution)))
+        return distribution_of(chosen_from(tagged_of(distribution), self._kept))
 
     def _kept(self, d: Tagged) -> Tagged:
-        parts = parts_of(d)
-        if parts is not None:
-            return tagged_of(union(*(distribution_of(self._kept(part)) for part in parts)))
         if d not in self._known:
             self._known[d] = tagged_of(self._keeps(distribution_of(d)))
         return self._known[d]
@@ -64,9 +61,7 @@ def _keeper(goal: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
     if not wanted:
         raise InputError("fixpoint: goal= got no keys; give the key that each row asks for.")
     rows = (
-        Distribution.certain(wanted[0])
-        if len(wanted) == 1
-        else Distribution.certain_rows(wanted)
+        Distribution.certain(wanted[0]) if len(wanted) == 1 else Distribution.certain_rows(wanted)
     )
     return lambda d: apply_if(rows, d, _second, on=(_itself, key))
 

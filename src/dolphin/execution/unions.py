@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -42,9 +42,12 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     return OpenUnion(operands)
 
 
-def parts_of(d: Tagged) -> Sequence[Tagged] | None:
-    """The operands of a union that nobody has read; None for everything else."""
-    return d.parts if isinstance(d, OpenUnion) else None
+def chosen_from(d: Tagged, choose: Callable[[Tagged], Tagged]) -> Tagged:
+    """What `choose` takes of a distribution; of each part, where nobody has read a union."""
+    if not isinstance(d, OpenUnion) or d.parts is None:
+        return choose(d)
+    parts = d.parts
+    return d.run(lambda: batching.unite([chosen_from(part, choose) for part in parts]))
 
 
 class OpenUnion(Tagged):
@@ -62,12 +65,16 @@ class OpenUnion(Tagged):
         self.context = contextvars.copy_context()
         self.gradients = torch.is_grad_enabled()
 
+    def run(self, work: Callable[[], Tagged]) -> Tagged:
+        """Some work as if it had been done when the union was written."""
+        with torch.set_grad_enabled(self.gradients):
+            return self.context.copy().run(work)
+
     def __getattr__(self, name: str) -> Any:
         parts = self.parts
         if parts is None or name not in Tagged.__slots__:
             raise AttributeError(name)
-        with torch.set_grad_enabled(self.gradients):
-            whole = self.context.copy().run(batching.unite, parts)
+        whole = self.run(lambda: batching.unite(parts))
         self.parts = None
         for slot in Tagged.__slots__:
             if slot != "__weakref__":
@@ -76,9 +83,8 @@ class OpenUnion(Tagged):
 
 
 def _leaves(d: Tagged) -> Iterator[Tagged]:
-    parts = parts_of(d)
-    if parts is None:
+    if not isinstance(d, OpenUnion) or d.parts is None:
         yield d
         return
-    for part in parts:
+    for part in d.parts:
         yield from _leaves(part)

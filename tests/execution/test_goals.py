@@ -1,0 +1,141 @@
+"""Recursion with a goal: what is asked for has the tags that it has without."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dolphin as dl
+from algebras import NAMES, provenance_of
+from dolphin.execution import batching
+from dolphin.provenance.contract import Provenance
+
+EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (1, 4), (5, 0)]  # with a cycle
+TREE = [(0, 1), (1, 2), (0, 3), (2, 4), (2, 5), (1, 6), (7, 0)]  # one way to each vertex
+EVERY = [(a, b) for a in range(8) for b in range(8)]
+STARTS = [2, 0]
+
+
+def ends(path):
+    return path[1]
+
+
+def begins(edge):
+    return edge[0]
+
+
+def whole(first, second):
+    return first[0], second[1]
+
+
+def edges_of(name, layout):
+    """Where the algebra says when tags are settled, rounds go on until they are; others end with
+    the last new symbol, which is the same round with a goal and without only on a tree."""
+    settles = type(provenance_of(name)).saturated is not Provenance.saturated
+    edges = EDGES if settles else TREE
+    values = torch.linspace(0.1, 0.4, 14, dtype=torch.float64)[torch.randperm(14)]
+    probs = values.view(2, 7).requires_grad_()
+    options = {"exclusive": False, "provenance": provenance_of(name)}
+    if layout == "shared":
+        return probs, dl.Distribution(probs, edges, **options)
+    rows = [(edges, probs[0]), (edges[:5], probs[1, :5])]
+    return probs, dl.Distribution.from_rows(rows, **options)
+
+
+def grown(edges):
+    return lambda paths: dl.union(edges, dl.apply_if(paths, edges, whole, on=(ends, begins)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("layout", ["shared", "ragged"])
+def test_what_is_asked_for_has_the_same_tags(name, layout):
+    probs, edges = edges_of(name, layout)
+    everything = dl.get_probs(dl.fixpoint(grown(edges), edges), EVERY)
+    goals = {
+        "predicate": (lambda path: path[0] == 2, [2, 2]),
+        "one key": ((begins, [2]), [2, 2]),
+        "a key for each row": ((begins, STARTS), STARTS),
+    }
+    for kind, (goal, starts) in goals.items():
+        answer = dl.get_probs(dl.fixpoint(grown(edges), edges, goal=goal), EVERY)
+        asked = torch.tensor([[pair[0] == start for pair in EVERY] for start in starts])
+        expected = torch.where(asked, everything, 0.0)
+        torch.testing.assert_close(answer, expected, msg=kind)
+        if answer.requires_grad:
+            both = [
+                torch.autograd.grad(a.sum(), probs, retain_graph=True)[0]
+                for a in (answer, expected)
+            ]
+            torch.testing.assert_close(*both, msg=kind)
+
+
+def test_rows_of_queries_to_one_base():
+    edges = dl.Distribution([0.5] * 7, EDGES, exclusive=False, provenance="exact")
+    answer = dl.fixpoint(grown(edges), edges, goal=(begins, [3, 1, 3, 9]), only_new=True)
+    assert [sorted(symbol for symbol, _ in answer.row(i)) for i in range(4)] == [
+        [(3, 4)], [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)], [(3, 4)], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("goal", [lambda path: path[0] == 2, (begins, [2]), (begins, [2, 2])])
+def test_a_round_costs_what_it_keeps(goal, monkeypatch):
+    _, edges = edges_of("damp", "shared")
+    united, unite = [], batching.unite
+
+    def watched(operands):
+        united.extend(d.width for d in operands)
+        return unite(operands)
+
+    monkeypatch.setattr(batching, "unite", watched)
+    dl.fixpoint(grown(edges), edges, goal=goal)
+    assert united
+    assert max(united) <= 2  # (2, 4) and (2, 5): never the seven facts
+
+
+def test_a_union_that_the_step_reads_is_an_ordinary_one():
+    _, edges = edges_of("dtkp-am", "shared")
+    seen = []
+
+    def step(paths):
+        inner = dl.union(paths, dl.apply_if(paths, edges, whole, on=(ends, begins)))
+        seen.append((inner.symbols, inner.batch_size, inner.probs().shape))
+        return dl.union(edges, dl.filter(inner, lambda path: path[0] != path[1]))
+
+    def nested(paths):
+        longer = dl.apply_if(paths, edges, whole, on=(ends, begins))
+        return dl.union(dl.union(edges, longer), edges, paths)
+
+    expected = dl.get_probs(dl.fixpoint(grown(edges), edges), EVERY)
+    for each in (step, nested):
+        answer = dl.get_probs(dl.fixpoint(each, edges, goal=(begins, [5])), EVERY)
+        chosen = [place for place, pair in enumerate(EVERY) if pair[0] == 5]
+        torch.testing.assert_close(answer[:, chosen], expected[:, chosen])
+    assert seen[0] == (((5, 0), (5, 1)), 2, (2, 2))
+    assert not dl.union(edges, edges).probs().isnan().any()  # outside, at once
+
+
+def test_a_union_keeps_the_gradient_mode_in_which_it_was_written():
+    _, edges = edges_of("damp", "shared")
+
+    def step(paths):
+        with torch.no_grad():
+            return dl.union(edges, dl.apply_if(paths, edges, whole, on=(ends, begins)))
+
+    answer = dl.fixpoint(step, edges, max_iterations=20, goal=lambda path: path[0] == 2)
+    assert not answer.probs().requires_grad
+
+
+def test_mistakes_are_found_where_they_are_made():
+    _, edges = edges_of("damp", "shared")
+    other = dl.Distribution([0.5], [(2, 7)], exclusive=False, provenance="exact")
+    for goal in ((begins,), (2, [3]), (begins, "ab"), (begins, [])):
+        with pytest.raises(dl.InputError, match="fixpoint: goal="):
+            dl.fixpoint(grown(edges), edges, goal=goal)
+    with pytest.raises(dl.InputError, match="key of the goal"):
+        dl.fixpoint(grown(edges), edges, goal=(lambda a, b: a, [2]))
+    with pytest.raises(dl.MismatchError, match="union: operands have different provenances"):
+        dl.fixpoint(lambda d: dl.union(d, other), edges, goal=lambda path: True)
+    with pytest.raises(dl.MismatchError, match="rows"):
+        dl.fixpoint(grown(edges), edges, goal=(begins, [1, 2, 3]))
+    with pytest.raises(dl.InputError, match="step must return a Distribution"):
+        dl.fixpoint(lambda d: None, edges, goal=lambda path: True)
