@@ -56,8 +56,9 @@ PROGRAMS = {
 ALGEBRAS = ["damp", "viterbi", "noisy-or", "dtkp-am", "dtkp-wmc", "exact"]
 CASES = [
     (name, algebra)
-    for name in PROGRAMS
-    for algebra in ALGEBRAS
+    for row, name in enumerate(PROGRAMS)
+    for column, algebra in enumerate(ALGEBRAS)
+    if (row + column) % 2 == 0  # each of both in three pairs; a pair takes half a second
     if not (name == "closure" and algebra.startswith("dtkp"))  # refused: see below
 ]
 SOME = [("times", "damp"), ("steps", "viterbi"), ("equal", "dtkp-am"), ("steps", "dtkp-am")]
