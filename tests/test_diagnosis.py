@@ -112,7 +112,7 @@ def test_sums_that_are_cut_inside_of_a_program():
         if provenance == dl.DAMP():
             assert result.probs().max() < 1.0
     assert [("clipped sums" in kinds(report)) for report in reports] == [True, False, False]
-    assert re.search("inside of the program [0-9,]+ of [0-9,]+ sums", str(reports[0]))
+    assert re.search("inside the program [0-9,]+ of [0-9,]+ sums", str(reports[0]))
 
 
 # Programs that somebody could have written, and what should be said of them.

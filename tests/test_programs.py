@@ -472,7 +472,7 @@ def test_errors_name_the_choices():
 
 def test_what_cannot_be_meant():
     d = dl.Distribution([0.5, 0.5], [0, 1])
-    with pytest.raises(dl.InputError, match="outside of a program"):
+    with pytest.raises(dl.InputError, match="only a program can choose"):
         dl.choose(d)
     for returned, message in [
         (lambda: d, "return dolphin.choose"),

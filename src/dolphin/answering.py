@@ -104,7 +104,7 @@ class _Question:
         return self.algebra.negate(self.holds)
 
     def numbers(self, role: str, function: Callable[[Any], Any] | None) -> list[Any]:
-        """What a function of the user says of each item."""
+        """The value of a user function for each item."""
         if function is not None:
             _check_function(self.operation, role, function)
         return self.items.values(f"{self.operation}({role})", function, self.cache)
@@ -143,7 +143,7 @@ class _Question:
         tags = self.algebra.select(self.algebra.concat(parts), Index(order))
         return self.answered([answers[at] for at in order.tolist()], group[order], tags)
 
-    # -- what they are made of ---------------------------------------------------------------------
+    # -- building blocks ---------------------------------------------------------------------------
 
     def some_and_none(self) -> tuple[Tags, Tags]:
         """Tags of "one item of the group holds" and of "none does"."""
@@ -160,17 +160,17 @@ class _Question:
         return self.algebra.select(states, some), self.algebra.select(states, none)
 
     def none_of_exclusive(self, some: Tags) -> Tags:
-        """What is left to "none of them", where at most one holds.
+        """The tag of "none of them", where at most one holds.
 
-        Proofs are cut to the likeliest, and the negation of what is left of them would be too
-        likely: there each item fails.
+        Where only the likeliest proofs are kept, the negation of `some` would be too likely; there
+        it is the conjunction of the items' negations.
         """
         if self.algebra.numeric or "de-morgan" in self.algebra.laws:
             return self.algebra.negate(some)
         return self.conjunctions(self.fails)
 
     def conjunctions(self, tags: Tags) -> Tags:
-        """⊗ of the tags of each group; **1** for a group without any."""
+        """⊗ of the tags of each group; **1** for an empty group."""
         steps = prefixes(self.items.groups_of)
         tags = self.scanned(tags, steps)
         last = np.full(self.items.groups, len(self.items.symbols), dtype=np.int64)
@@ -204,13 +204,13 @@ class _Question:
         return tags
 
     def folded_exclusive(self, values: Sequence[Any]) -> Tagged:
-        """At most one item holds: the sum is its value, or that of nothing."""
+        """The sum where at most one item holds: its value, or 0."""
         items = self.items
         _, none = self.some_and_none()
         answers = [*([0] * items.groups), *values]
         groups = [np.arange(items.groups), items.groups_of]
         parts = [none, self.holds]
-        if self.operation == "count":  # complete: more than one is an answer too, with the tag 0
+        if self.operation == "count":  # complete: more than one is an answer too, with tag 0
             beyond = _ranks(items.groups_of) > 0
             answers += (_ranks(items.groups_of)[beyond] + 1).tolist()
             groups.append(items.groups_of[beyond])
@@ -218,7 +218,7 @@ class _Question:
         return self.answered_by_group(answers, np.concatenate(groups), parts)
 
     def first(self, key: Callable[[Any], Any] | None, *, reverse: bool) -> Tagged:
-        """The first item that holds, of each group, in the order of their keys; None if none."""
+        """The first item of each group that holds, in the order of the keys; None if none does."""
         keys = self.numbers("key", key)
         order = _sorted(self.operation, self.items, keys, reverse)
         self.items, n = self.items.ordered(order), len(order)
@@ -248,7 +248,7 @@ def _adds(provenance: Provenance) -> bool:
 
 
 def _places(fold: Fold, groups: int, answer: Any) -> Index:
-    """Where the state of each group with this answer stands, -1 where there is none."""
+    """The place of each group's state with this answer, -1 where there is none."""
     places = np.full(groups, -1, dtype=np.int64)
     hit = np.array([each == answer for each in fold.answers], dtype=bool)
     places[fold.groups_of[hit]] = np.flatnonzero(hit)
@@ -256,7 +256,7 @@ def _places(fold: Fold, groups: int, answer: Any) -> Index:
 
 
 def _ranks(groups_of: np.ndarray) -> np.ndarray:
-    """The number of each item within its group."""
+    """The position of each item within its group."""
     return np.arange(len(groups_of)) - np.searchsorted(groups_of, groups_of)
 
 

@@ -66,12 +66,12 @@ def split(
 
 
 def usage(operation: str) -> str:
-    """How an operation is written."""
+    """How an operation is called."""
     return _USAGE.get(operation, f"{operation}(d, ...)")
 
 
 def _takes(function: Function, count: int) -> bool:
-    """The usual case, without building a signature: plain positional parameters that fit."""
+    """Whether plain positional parameters fit: the usual case, without building a signature."""
     code = function.__code__
     bound = isinstance(function, types.MethodType)
     fewest = code.co_argcount - len(function.__defaults__ or ()) - bound
@@ -81,7 +81,7 @@ def _takes(function: Function, count: int) -> bool:
 def check_arity(operation: str, role: str, function: Function, count: int) -> None:
     """Refuse a function that can't take `count` arguments before any symbol is touched."""
     if getattr(function, "__code__", None) is None:
-        return  # built-in functions and classes often have no signature: calling them will tell
+        return  # built-in functions and classes often have no signature: the call will tell
     if _takes(function, count):
         return
     try:

@@ -28,7 +28,9 @@ def where(
     """`yes` where `cond` is true, else `no`: a branch of whole distributions.
 
     result(y) = cond(True) ⊗ yes(y) ⊕ cond(False) ⊗ no(y). A branch that `cond` can't take is not
-    combined.
+    combined. Gradients reach `cond` and both branches; with a mask, each row's own branch only.
+
+    Cost: O(B) per symbol of each branch.
 
     Args:
         cond: a distribution over True and False, or a mask of B booleans, one per row.
@@ -60,7 +62,7 @@ def where(
     if not parts:
         parts = [apply(cond, first, _second)]
     d = tagged_of(parts[0] if len(parts) == 1 else union(*parts))
-    if d.batch < batch:  # a branch that is not taken has the rows
+    if d.batch < batch:  # the branch that is not taken has more rows
         return distribution_of(_spread(d, batch))
     if len(parts) == 1:
         return parts[0]
@@ -107,5 +109,5 @@ def _by_rows(cond: Any, yes: Distribution[Any], no: Distribution[Any]) -> Distri
 
 
 def _spread(d: Tagged, batch: int) -> Tagged:
-    """One row, as many times as there are rows."""
+    """One row, repeated `batch` times."""
     return d.take_rows(np.zeros(batch, dtype=np.int64))

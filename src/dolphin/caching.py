@@ -1,4 +1,4 @@
-"""Looking at, and emptying, what is remembered between operations."""
+"""Inspecting and emptying the caches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dolphin.symbolic.plans import caches
 
 
 class CacheInfo(NamedTuple):
-    """What is remembered, and how much may be. A plan weighs 1000 and one per combination.
+    """Cache sizes and their limits. A plan weighs 1000, plus 1 per combination.
 
-    `entries` counts every cache by name; `not_remembered` has the last functions (at most 100)
-    that are run again at every operation, each with its reason.
+    `entries` counts every cache by name; `not_remembered` lists the latest functions (at most 100)
+    that run again in every operation, each with the reason.
     """
 
     plans: int
@@ -33,7 +33,7 @@ class CacheInfo(NamedTuple):
 
 
 def cache_info() -> CacheInfo:
-    """Sizes of all caches, their limits, hits and misses of plans, and restarts of the table.
+    """Sizes and limits of all caches, hits and misses of plans, and resets of the symbol table.
 
     >>> import dolphin as dl
     >>> dl.cache_clear()
@@ -66,6 +66,12 @@ def cache_info() -> CacheInfo:
 
 
 def cache_clear() -> None:
-    """Forget everything that is remembered. Only speed can change, never a result."""
+    """Empty all caches. This affects speed only, never a result.
+
+    >>> import dolphin as dl
+    >>> dl.cache_clear()
+    >>> dl.cache_info().plans
+    0
+    """
     for cache in all_caches().values():
         cache.clear()

@@ -1,4 +1,4 @@
-"""What follows if something is known: conditions, posteriors, and the likeliest explanation."""
+"""Inference from evidence: conditions, posteriors, and the likeliest explanation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ S = TypeVar("S")
 def condition(distribution: Distribution[S], event: Distribution[Any]) -> Distribution[S]:
     """`distribution`, given that the True of `event` holds: P(symbol and True) / P(True).
 
-    In a row where the event can't hold, no symbol has a probability. The result is a new input:
-    it keeps the symbols, and knows no longer which facts they came from.
+    In a row where the event can't hold, every symbol has probability 0. The result is a new input:
+    it keeps the symbols, but no longer knows which facts they came from.
 
     Under algebras of numbers this needs recorded gradients (see `posterior`), and `distribution`
-    must be what the event was computed from, or have nothing to do with it.
+    must be what the event was computed from, or independent of it.
 
     Args:
         event: a distribution over True and False, as comparisons and `exists` give them.
@@ -50,8 +50,8 @@ def condition(distribution: Distribution[S], event: Distribution[Any]) -> Distri
 def normalized(distribution: Distribution[S]) -> Distribution[S]:
     """Probabilities divided by their sum, row by row: one of the symbols holds.
 
-    However unlikely the symbols of a row are; a row without any stays as it is. The result is a new
-    exclusive input.
+    Probabilities that underflow are normalised in log space; a row in which no symbol is possible
+    stays as it is. The result is a new exclusive input, and differentiable.
 
     >>> import dolphin as dl
     >>> dl.normalized(dl.Distribution([0.2, 0.3], "ab")).row(0)
@@ -64,7 +64,8 @@ def normalized(distribution: Distribution[S]) -> Distribution[S]:
 def expected(distribution: Distribution[S], value: Callable[[S], float] | None = None) -> Tensor:
     """Σ P(symbol) · value(symbol) for each row, (B,), differentiable.
 
-    What is missing to 1 counts nothing; for a mean over what is there take `d.normalized()`.
+    Probabilities that add up to less than 1 are not rescaled; for a mean over the symbols of the
+    row use `d.normalized().expected()`.
 
     Args:
         value: a number for each symbol; by default the symbol itself.
@@ -80,7 +81,7 @@ def expected(distribution: Distribution[S], value: Callable[[S], float] | None =
 def entropy(distribution: Distribution[Any]) -> Tensor:
     """-Σ P(symbol) · log P(symbol) for each row, (B,), in nats, differentiable.
 
-    It is the entropy of the distribution where one of its symbols holds (see `d.normalized()`).
+    This is the entropy of the distribution if its probabilities add up to 1 (see `d.normalized()`).
 
     >>> import dolphin as dl
     >>> dl.entropy(dl.Distribution([[0.5, 0.5], [1.0, 0.0]], "ab"))
@@ -102,7 +103,7 @@ def posterior(
     pass, so gradients must have been recorded from the inputs to the result.
 
     Args:
-        inputs: the distributions that the result was computed from (or any on the way to it).
+        inputs: the distributions that the result was computed from (or intermediate ones).
         targets: one symbol per row of the result.
 
     >>> import dolphin as dl

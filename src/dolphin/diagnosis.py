@@ -1,4 +1,4 @@
-"""Why nothing is learnt: what a result and its targets show."""
+"""Diagnosing programs that don't learn, from a result and its targets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _COUNT_ONCE = (
     "each result once (no cycles, no facts in both directions)"
 )
 _SHOWN = 3  # examples of each kind
-_MOST_NODES = 100_000  # of an autograd graph that are looked at
-_LITTLE_MASS = 0.5  # exclusive results that add up to less have lost the larger part
+_MOST_NODES = 100_000  # of an autograd graph that are visited
+_LITTLE_MASS = 0.5  # exclusive results that add up to less have lost most of their mass
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Diagnosis:
     batch: int
     findings: tuple[Finding, ...]
     unreachable: tuple[int, ...]
-    """Rows whose target no symbol is, or has no derivation."""
+    """Rows whose target is not among the symbols, or has no derivation."""
     dead: tuple[int, ...]
-    """Rows that reach their target, and get no gradient from it."""
+    """Rows that reach their target, but get no gradient from it."""
     bounds: tuple[Tensor, Tensor] | None
-    """(B,) least and largest probability that the target can truly have, where that is known."""
+    """(B,) lower and upper bounds on the target's true probability, where they are known."""
     operations: tuple[Entry, ...]
     """Operations of the `dolphin.profile()` block around the call, if there is one."""
     bytes_per_combination: int
@@ -93,12 +93,12 @@ class Diagnosis:
 def diagnose(
     result: Distribution[Any], targets: Sequence[Any] | Tensor, match: Match | None = None
 ) -> Diagnosis:
-    """Why a program doesn't learn from its targets, as a report that a person can act on.
+    """Report why a program doesn't learn from its targets, and what to try.
 
     It looks for targets that rows can't reach (and for targets of a type that no symbol has), for
     rows without a gradient and where it was lost, for proofs and symbols that were dropped, and for
-    inputs that should not be exclusive. Inside a `dolphin.profile()` block it lists combinations
-    and memory of each operation, too. It runs one backward pass and changes no gradients.
+    inputs that should not be exclusive. Inside a `dolphin.profile()` block it also lists the
+    combinations and memory of each operation. It runs one backward pass and leaves `.grad` alone.
 
     Args:
         targets, match: as for `nll_loss`.
@@ -130,7 +130,7 @@ def diagnose(
 
 
 class _Case:
-    """A result, its targets, and what is looked up once for all findings."""
+    """A result, its targets, and values that several findings share."""
 
     def __init__(
         self, d: Tagged, targets: list[Any], match: Match | None, logs: Tensor, probs: np.ndarray
@@ -164,12 +164,12 @@ class _Case:
                 continue
             if leaf.dim() and leaf.shape[0] == self.d.batch:
                 alive |= (grad.flatten(1) != 0).any(1).cpu().numpy()
-            elif (grad != 0).any():  # all rows share it: which of them it is from can't be told
+            elif (grad != 0).any():  # shared by all rows: it can't be told apart by row
                 alive[:] = True
         return ~alive
 
     def _clipped(self) -> np.ndarray:
-        """Rows in which a result has reached 1 in a sum that is cut there."""
+        """Rows in which a result has reached 1 in a sum that is clipped there."""
         if not isinstance(self.d.provenance, (DAMP, TopKProofs)) or self.d.constant:
             return np.zeros(self.d.batch, dtype=bool)
         slack = rounding(self.logs.dtype)
@@ -224,12 +224,12 @@ class _Case:
         """Why a result that has derivations can have probability 0, and what to try."""
         provenance = self.d.provenance
         if isinstance(provenance, TensorProvenance):  # which doesn't know what excludes what
-            why = "every derivation takes a fact of probability 0, or a network is too sure"
+            why = "every derivation uses a fact of probability 0, or a network is too confident"
             if not isinstance(provenance, DAMP):
-                why += f", or {provenance.name} makes 0 of what is not sure enough"
+                why += f", or {provenance.name} turns small values into 0"
             return why, "probabilities from logits instead of hard zeros; smaller logits; 'damp'"
         why = (
-            "every derivation takes two symbols that exclude each other, or a fact of probability 0"
+            "every derivation uses two symbols that exclude each other, or a fact of probability 0"
         )
         advice = (
             "exclusive=False for inputs whose symbols can hold together; probabilities from "
@@ -248,9 +248,9 @@ class _Case:
         if self.d.constant or (not self.logs.requires_grad and self.reached.any()):
             text = "the result has no gradients: nothing was recorded, or its inputs are constants"
             if self.d.constant:
-                text = "the result depends on no probability: all that it was made of is certain"
+                text = "the result depends on no probability: all of its inputs are certain"
             advice = (
-                "run the program outside of torch.no_grad(), on the network's own outputs, without "
+                "run the program outside torch.no_grad(), on the network's own outputs, without "
                 "argmax in between"
             )
             return [Finding("no graph", tuple(range(self.d.batch)), text, advice)]
@@ -266,7 +266,7 @@ class _Case:
             found.append(Finding("clipped sums", tuple(rows.tolist()), text, _COUNT_ONCE))
         elif self.cut:
             text = (
-                f"inside of the program {self.cut:,} of {self.sums:,} sums passed 1 and were cut "
+                f"inside the program {self.cut:,} of {self.sums:,} sums passed 1 and were cut "
                 "there, so that no gradient goes through them"
             )
             found.append(Finding("clipped sums", tuple(range(self.d.batch)), text, _COUNT_ONCE))
@@ -276,14 +276,14 @@ class _Case:
             text = f"{len(rows)} of {self.d.batch} rows reach their target without any gradient"
             advice = (
                 "other initial weights, where all symbols are exactly as likely; DAMP("
-                "above_one='pass') or 'exact', where sums inside of the program pass 1; see the "
+                "above_one='pass') or 'exact', where sums inside the program pass 1; see the "
                 "gradients of each provenance in docs/provenances.md"
             )
             found.append(Finding("dead gradients", tuple(rows.tolist()), text, advice))
         return found
 
     def dropped(self) -> list[Finding]:
-        """Results that should add up to 1, and don't."""
+        """Results that should add up to 1, but don't."""
         if not self.d.exclusive or self.d.constant or self._is_fuzzy():
             return []
         rows = np.flatnonzero(self.mass < _LITTLE_MASS)
@@ -306,13 +306,13 @@ class _Case:
         return [Finding("lost mass", tuple(rows.tolist()), text, advice)]
 
     def _is_fuzzy(self) -> bool:
-        """Whether results needn't add up to anything."""
+        """Whether results need not add up to 1."""
         return isinstance(self.d.provenance, TensorProvenance) and not isinstance(
             self.d.provenance, DAMP
         )
 
     def bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Where results exclude each other, what is missing to 1 could all be the target's."""
+        """Bounds on the target: where results are exclusive, all missing mass could be its own."""
         if not self.d.exclusive or self._is_fuzzy():
             return None
         low = torch.where(torch.from_numpy(self.present), self.logs.detach().cpu().exp(), 0.0)
@@ -321,7 +321,7 @@ class _Case:
 
 
 def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:
-    """The tensors at the bottom of a graph; how many sums in it were cut at 1, and of how many."""
+    """The leaf tensors of a graph; how many of its sums were clipped at 1, and how many it has."""
     cut = sums = 0
     seen: set[Any] = set()
     waiting, found = [tensor.grad_fn], []
@@ -346,7 +346,7 @@ def _members(d: Tagged, row: int) -> Sequence[Any]:
 
 
 def _overview(members: Sequence[Any]) -> str:
-    """How many symbols there are, and some of them; of numbers the least and the largest."""
+    """The number of symbols, and some of them; for numbers the smallest and the largest."""
     if not members:
         return "no symbols: every combination was filtered away"
     count = f"{len(members)} symbol{'s' * (len(members) != 1)}"

@@ -54,14 +54,14 @@ class Distribution(Operators[S_co], Generic[S_co]):
     Args:
         probs: probabilities of shape (B, N), or (N,) for a single row; or a
             `torch.distributions.Categorical`, or a `Bernoulli` of shape (B, N), whose symbols
-            hold each on its own.
+            are independent.
         symbols: N distinct hashable objects.
         exclusive: whether at most one of the symbols holds (True: a classifier's softmax), each
-            holds on its own (False: a sigmoid per symbol), or which columns exclude each other
-            (a list of groups of column numbers; other columns are on their own). Exclusive
-            probabilities add up to at most 1 per row; what is missing is "none of them".
+            holds independently (False: a sigmoid per symbol), or which columns exclude each other
+            (a list of groups of column numbers; other columns are independent). Exclusive
+            probabilities add up to at most 1 per row; the rest is "none of them".
         provenance: the algebra of tags, or its name ("exact"); by default that of the enclosing
-            `dolphin.using` block, and `DAMP()` outside of any.
+            `dolphin.using` block, and `DAMP()` outside such blocks.
 
     >>> import torch, dolphin as dl
     >>> digits = dl.Distribution(torch.tensor([[0.1, 0.7, 0.2]]), [0, 1, 2])
@@ -85,7 +85,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     ) -> None:
         self._tagged = input_of("Distribution", probs, symbols, exclusive, "probs", provenance)
 
-    # -- other ways to make one --------------------------------------------------------------------
+    # -- other constructors ------------------------------------------------------------------------
 
     @classmethod
     @eager
@@ -99,8 +99,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
     ) -> Distribution[S]:
         """From unnormalised scores: log-softmax over exclusive columns, log-sigmoid for others.
 
-        Probabilities never leave log space, so this is the safest way in. A logit of -inf masks a
-        symbol: its probability is 0, and so is its gradient.
+        Probabilities never leave log space, so this is numerically the safest constructor. A logit
+        of -inf masks a symbol: its probability is 0, and so is its gradient.
 
         >>> import torch, dolphin as dl
         >>> dl.Distribution.from_logits(torch.zeros(1, 4), "abcd").row(0)[0]
@@ -203,12 +203,12 @@ class Distribution(Operators[S_co], Generic[S_co]):
         logits: bool = False,
         log_probs: bool = False,
     ) -> Distribution[S]:
-        """Symbols of their own for every row: `[(symbols, probabilities), ...]`.
+        """From rows with different symbols: `[(symbols, probabilities), ...]`.
 
         Args:
             exclusive: as for `Distribution`, for all rows, or a list with one entry per row.
-            logits: the numbers are unnormalised scores, as in `from_logits`.
-            log_probs: the numbers are logarithms of probabilities, as in `from_log_probs`.
+            logits: whether the numbers are unnormalised scores, as in `from_logits`.
+            log_probs: whether the numbers are log-probabilities, as in `from_log_probs`.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution.from_rows([(["a", "b"], [0.4, 0.6]), (["c"], [1.0])])
@@ -231,10 +231,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @classmethod
     @eager
     def stack(cls, distributions: Iterable[Distribution[S]]) -> Distribution[S]:
-        """Distributions of some rows each as one batch, in the given order.
+        """Concatenate the rows of several distributions into one batch, in the given order.
 
         The facts behind them stay the same facts, row by row: `stack([a, b]) == a` is certain in
-        the row of a. `d[rows]` is the way back.
+        the row of a. `d[rows]` is the inverse.
 
         >>> import dolphin as dl
         >>> parts = [dl.Distribution([0.5, 0.5], "ab"), dl.Distribution([0.1, 0.9], "bc")]
@@ -243,11 +243,11 @@ class Distribution(Operators[S_co], Generic[S_co]):
         """
         return Distribution._of(stacked(operands("stack", list(distributions))))
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def symbols(self) -> tuple[S_co, ...]:
-        """The symbols, in order; of all rows by first appearance, where rows have their own."""
+        """The symbols, in order; if rows differ, those of all rows, by first appearance."""
         if not self._tagged.shared:
             numbers_are_read()
         return self._tagged.domain.members
@@ -265,7 +265,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
     @property
     def device(self) -> torch.device:
-        """Where the tags are."""
+        """The device of the tags."""
         return self._tagged.info().device
 
     @property
@@ -282,7 +282,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         rows = f"{d.batch} row{'s' * (d.batch != 1)}"
         try:
             shown = first_row(d)
-        except Exception:  # for inspection, also of what can't be read
+        except Exception:  # inspection must not fail, even if tags can't be read
             shown = f"[{listing(self.symbols, SHOWN)}]"
         return f"Distribution({shown}, {rows}, {d.provenance!r})"
 
@@ -291,7 +291,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         d = self._tagged
         try:
             rows = shown_rows(d, _SHOWN_ROWS)
-        except Exception:  # for inspection, also of what can't be read
+        except Exception:  # inspection must not fail, even if tags can't be read
             return html.heading(repr(self))
         title = (
             f"{d.batch} row{'s' * (d.batch != 1)}, {len(self.symbols)} symbols, {d.provenance!r}"
@@ -349,12 +349,23 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
     @eager
     def to(self, device: torch.device | str) -> Distribution[S_co]:
-        """The same distribution on another device, facts and all; differentiable."""
+        """The same distribution on another device, with the same facts; differentiable.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([0.3, 0.7], "ab").to("cpu").row(0)
+        [('a', 0.3), ('b', 0.7)]
+        """
         return self._moved(lambda numbers: numbers.to(device))
 
     @eager
     def detach(self) -> Distribution[S_co]:
-        """The same distribution without gradients."""
+        """The same distribution without gradients.
+
+        >>> import torch, dolphin as dl
+        >>> d = dl.Distribution.from_logits(torch.zeros(1, 2, requires_grad=True), "ab")
+        >>> d.probs().requires_grad, d.detach().probs().requires_grad
+        (True, False)
+        """
         return self._moved(torch.Tensor.detach)
 
     def _moved(self, move: Any) -> Distribution[S_co]:
@@ -419,7 +430,12 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
     @eager
     def row(self, row: int) -> list[tuple[S_co, float]]:
-        """What one row holds: `[(symbol, probability), ...]`, in the order of the symbols."""
+        """The symbols of one row and their probabilities, rounded to six digits for inspection.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").row(1)
+        [('a', 0.9), ('b', 0.1)]
+        """
         row = row_number("row", row, self.batch_size)
         d = self._tagged if self.batch_size == 1 else self[row]._tagged
         return read_rows("row", pairs, d, None)[0]
@@ -439,9 +455,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def explain(self, symbol: Any, row: int = 0) -> Proofs:
         """The proofs behind a symbol, likeliest first, as facts with probabilities.
 
-        Those that were kept under `dtkp-*`, the ten likeliest under `exact`; under `viterbi` the
-        likeliest one, for inputs that require gradients. A list; `print` it for a tree, and a
-        notebook draws one.
+        Under `dtkp-*` these are the proofs that were kept, under `exact` the ten likeliest, under
+        `viterbi` the likeliest one, for inputs that require gradients. The result is a list;
+        `print` shows it as a tree, and a notebook draws it.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
@@ -469,7 +485,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
 
 def distribution_of(tagged: Tagged) -> Distribution[Any]:
-    """The distribution of what an operation made."""
+    """The result of an operation as a distribution."""
     return Distribution._of(tagged)
 
 

@@ -29,7 +29,7 @@ def input_of(
     kind: Numbers,
     provenance: AnyProvenance | None,
 ) -> Tagged:
-    """A user's input; of one sample among many, together with those of the others."""
+    """A user's input; inside `batched`, recorded to be read together with other samples'."""
     algebra = resolve(operation, provenance)
     sample = collecting()
     if sample is not None and inputs.is_one_row(numbers):
@@ -49,7 +49,7 @@ def _input_of_sample(
     row = row if row.dim() == 1 else row[0]
     agenda = sample.agenda
     key: Hashable = None
-    if type(symbols) in (range, str) and isinstance(exclusive, bool):  # known at a glance
+    if type(symbols) in (range, str) and isinstance(exclusive, bool):  # cheap to compare
         layout = (row.shape[0], row.dtype, row.device)
         key = (operation, symbols, exclusive, kind, id(algebra), layout, id(agenda.mode()))
     recipe = None if key is None else agenda.recipes.get(key)
@@ -72,7 +72,7 @@ def _recipe_of_input(
     kind: Numbers,
     algebra: Provenance,
 ) -> tuple[Kind, Form]:
-    """How inputs like this one are written down."""
+    """How inputs like this one are recorded."""
     members, groups = inputs.read_columns(operation, row, symbols, exclusive, kind)
     info = TagInfo(row.device, 1, precision(row))
     whole = exclusive if isinstance(exclusive, bool) else groups
@@ -89,8 +89,8 @@ def _recipe_of_input(
 def _unchanged(operation: str, row: Tensor, version: int | None) -> Tensor:
     if version is not None and row._version != version:
         raise InputError(
-            f"{operation}: the numbers were changed in place after they were given. Inside "
-            "dolphin.batched they are read later; give a copy, numbers.clone()."
+            f"{operation}: the numbers were modified in place after they were passed. Inside "
+            "dolphin.batched they are read later; pass a copy, numbers.clone()."
         )
     return row
 

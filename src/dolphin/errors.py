@@ -12,7 +12,7 @@ class DolphinError(Exception):
 
 
 class InputError(DolphinError, ValueError):
-    """A distribution was built from, or asked for, something that doesn't fit."""
+    """An argument is invalid: what a distribution is built from, or queried with."""
 
 
 class SymbolError(DolphinError, TypeError):

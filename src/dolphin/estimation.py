@@ -1,8 +1,8 @@
-"""Sampling: programs too large for any algebra, as black boxes.
+"""Sampling, for programs that are too large for any algebra: they run as black boxes.
 
-`estimate` draws joint samples of the inputs, runs the program on them, and puts the outcomes
-together such that the result has an expected value and a gradient. With K inputs and probabilities
-p_i that need not add up to 1 (their totals are Z_i), the quantity that is estimated is
+`estimate` draws joint samples of the inputs, runs the program on them, and combines the outcomes
+into an expected value with a gradient. With K inputs and probabilities p_i that need not add up
+to 1 (their totals are Z_i), the quantity that is estimated is
 
     L = Σ over x_1 .. x_K of p_1(x_1) · ... · p_K(x_K) · f(x_1, ..., x_K)
 
@@ -59,11 +59,11 @@ def estimate(
     * "reinforce": the score function with the mean of the other samples as baseline. Value and
       gradient are unbiased; the variance is larger, and grows as probabilities get small. S ≥ 2.
       Calls: S per row.
-    * "ised": the distinct samples, weighted with their probabilities and normalised. Biased, exact
-      once every combination was drawn, and never noisy in what it has seen. Calls: S per row.
+    * "ised": the distinct samples, weighted with their probabilities and normalised. Biased, but
+      exact once every combination has been drawn. Calls: S per row.
 
     Unbiased means: over draws of the samples, for the result and for any loss that is linear in it.
-    A logarithm or a square of the result is biased, the less the more samples there are.
+    A logarithm or a square of the result is biased, less so with more samples.
 
     Args:
         function: called with one plain symbol of each distribution; pure, called once for each new
@@ -72,8 +72,8 @@ def estimate(
         samples: joint samples for each row.
         method: see above.
         outcome: what the function returns. "number": the result is the expected value, (B,).
-            "symbol": the result is a distribution over the outcomes that were seen, with symbols of
-            their own for every row. "auto": numbers if every result is a bool, int or float.
+            "symbol": the result is a distribution over the outcomes that occurred, in per-row
+            layout. "auto": numbers if every result is a bool, int or float.
         generator: makes the samples reproducible; on the distributions' device.
         cache: whether results of the function may be remembered between calls.
 
@@ -251,7 +251,7 @@ def _expected(
 def _outcomes(
     calls: _Calls, results: np.ndarray, table: SymbolTable, batch: int, like: Distribution
 ) -> Distribution:
-    """Coefficients of equal outcomes added up, as an input with symbols of their own per row."""
+    """Coefficients of equal outcomes added up, as an input in per-row layout."""
     packed = (calls.row.astype(np.int64) << 32) | results
     distinct, place = np.unique(packed, return_inverse=True)
     device = calls.weights.device

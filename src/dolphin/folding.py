@@ -45,23 +45,23 @@ def fixpoint(
 
     It ends when a step brings no new symbols and the provenance sees no change in the tags
     (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
-    only the symbols decide.
+    only the symbols decide. Gradients flow through all steps, and the cost is that of all steps.
 
     Args:
-        step: from a distribution to the next one.
-        start: the first one.
-        max_iterations: how often; then a `FixpointError` says what was still growing.
-        goal: which symbols are asked for: a predicate, or `(key, asked)` with a key function and
-            a list of the key that each row asks for, which looks nothing else up. Other
-            symbols are dropped in every round, so nothing is derived from them, and a union
-            that `step` returns is made of what is asked for only: a round costs what it keeps. What
-            is asked for has the same tags as without, if its derivations need only symbols that
-            are asked for, too: paths from one vertex that grow at their ends, for instance.
-            (Where only symbols decide about the end, there may be fewer rounds than without.)
-        only_new: apply `step` to the symbols that are new, or have new tags, since the last round,
-            and add what follows to what is known. The result is that of all rounds over
-            everything: a last step over everything makes sure of it. Needs a step that keeps what
-            it is given and doesn't negate, and a provenance to which repetition means nothing
+        step: a function from a distribution to the next one.
+        start: the first distribution.
+        max_iterations: at most this many steps; then a `FixpointError` says what was still growing.
+        goal: the symbols that are wanted: a predicate, or `(key, wanted)` with a key function and
+            a list of the key that each row wants, which looks nothing else up. Other symbols are
+            dropped in every round, so nothing is derived from them, and a union that `step` returns
+            is built from wanted symbols only: a round costs what it keeps. Wanted symbols have the
+            same tags as without `goal` if their derivations need only wanted symbols, such as paths
+            from one vertex that grow at their ends. (Where only symbols decide about the end, there
+            may be fewer rounds than without.)
+        only_new: apply `step` only to the symbols that are new, or have new tags, since the last
+            round, and add what follows to the result (semi-naive evaluation). The result is the
+            same; a last step over everything ensures it. Needs a step that keeps its argument and
+            doesn't negate, and a provenance that doesn't count repeated derivations again
             ("exact", "viterbi", "min-max", "boolean"); others are refused.
 
     >>> import dolphin as dl
@@ -140,7 +140,7 @@ def _grown_by_what_is_new(
     max_iterations: int,
     start_round: Callable[[], None],
 ) -> Distribution[S]:
-    """All that follows from `start`, by steps over what the last step brought."""
+    """Everything that follows from `start`, by steps over what the last step added."""
     start_round()
     known = step(start)
     if not _settled(tagged_of(known), tagged_of(union(start, known))):
@@ -245,7 +245,7 @@ def reduce(
     active = active_profile()
     if active is None:
         return _folded(each, step, free)
-    with active.part():  # of a drawing: one box
+    with active.part():  # drawn as one box
         result = _folded(each, step, free)
     active.made("reduce", function, given, result)
     return result
@@ -289,7 +289,7 @@ def _joined(
 
 
 def _alike(one: Distribution[Any], other: Distribution[Any]) -> bool:
-    """Whether the rows of both can stand in one batch of a tensor."""
+    """Whether the rows of both can form one batch."""
     a, b = tagged_of(one), tagged_of(other)
     if isinstance(a, Pending) or isinstance(b, Pending):
         return False  # they run together with those of other samples

@@ -1,13 +1,13 @@
 """From results back to inputs, on tags; `conditioning` has what users call.
 
-Two ways lead to P(symbol | event). Provenances that know their facts (`exact`, `dtkp-*`) multiply
-the tags: ⊗ of the symbol and the event knows what the two share. Algebras of numbers don't; there
-the derivative of the event's probability says it. With h = ∂ log P(event) / ∂ log p(symbol),
+There are two ways to P(symbol | event). Provenances that know their facts (`exact`, `dtkp-*`)
+multiply the tags: ⊗ of the symbol and the event accounts for what the two share. Algebras of
+numbers use the derivative of the event's probability. With h = ∂ log P(event) / ∂ log p(symbol),
 
     P(symbol | event) = h + p · (1 - Σ h),
 
-the sum over the symbols that exclude each other: what the event says of them, and what they are
-without it in the share of the event that doesn't mention them.
+the sum over the symbols that exclude each other: the first term is what the event says about them,
+the second their prior in the share of the event that doesn't depend on them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def normalised(d: Tagged) -> Tagged:
     whole = logs.logsumexp(1, keepdim=True)
     possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
     logs = torch.where(possible, logs - torch.where(whole > IMPOSSIBLE, whole, 0.0), ZERO)
-    # Plain numbers have gradients at 0, too; where they are all as good as 0, logarithms are left.
+    # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
     plain = whole > flush(whole.dtype)
     shares = probs / torch.where(plain, probs.sum(1, keepdim=True), 1.0)
     probs = torch.where(plain, shares, prob_of_log(logs))
@@ -134,12 +134,12 @@ def likeliest_choices(
 def _asked(
     operation: str, given: Sequence[Tagged], made: Tagged, targets: Any
 ) -> tuple[Tagged, list[Any]]:
-    """The result with as many rows as there are, and one target for each."""
+    """The result expanded to the batch size, and one target per row."""
     _, batch = check(operation, (*given, made))
     return _of_rows(made, batch), read_targets(operation, targets, batch)
 
 
-# -- how likely ------------------------------------------------------------------------------------
+# -- posteriors ------------------------------------------------------------------------------------
 
 
 def _posteriors(
@@ -152,7 +152,7 @@ def _posteriors(
         return [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
     target = _target(made, wanted)
     whole = algebra.probs(target).view(-1, 1)
-    possible = whole > 0.0  # as far as it is told from zero
+    possible = whole > 0.0  # as far as it can be told from zero
     found = []
     for one in given:
         d = _of_rows(one, made.batch)
@@ -182,7 +182,7 @@ def _flat(d: Tagged, like: Tags | None = None) -> Tags:
 
 
 def _of_rows(d: Tagged, batch: int) -> Tagged:
-    """A distribution of one row as one of many."""
+    """A distribution of one row, repeated for `batch` rows."""
     return d if d.batch == batch else d.take_rows(np.zeros(batch, dtype=np.int64))
 
 
@@ -206,7 +206,7 @@ def _shares(
     for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
         if gradient is None:
             found.append(logs.new_zeros(made.batch, d.width))
-        elif alone[number]:  # an input of one row: what each row of the result says of it
+        elif alone[number]:  # an input of one row: what each row of the result says about it
             rows = [
                 torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
                 for one in logs
@@ -234,7 +234,7 @@ def _not_recorded(operation: str, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{operation}: no gradients were recorded for {what}, and an algebra of numbers needs "
         "them. Make the inputs from numbers that require gradients (logits.requires_grad_()) and "
-        "run the program outside of torch.no_grad(), or use 'exact' or 'dtkp-am' as the provenance "
+        "run the program outside torch.no_grad(), or use 'exact' or 'dtkp-am' as the provenance "
         "of the inputs."
     )
 
@@ -245,7 +245,7 @@ def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:
-    """P(symbol | target) from what the target's derivatives say; see the module's docstring."""
+    """P(symbol | target) from the target's derivatives; see the module's docstring."""
     rows = _of_rows(d, batch)
     probs = rows.in_rows(rows.provenance.probs(rows.tags_like()))
     found = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
@@ -269,7 +269,7 @@ def _of_groups(d: Tagged, share: Tensor) -> Tensor:
 def _by_gradients(
     given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The facts of the one product that `viterbi` found the largest."""
+    """The facts of the one product that `viterbi` found to be the largest."""
     with torch.enable_grad():
         logs, shares = _shares("most_likely", given, made, wanted)
     possible = (logs > flush(logs.dtype)).cpu().numpy()
@@ -291,7 +291,7 @@ def _by_gradients(
 
 
 def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float) -> np.ndarray:
-    """Which symbols hold: those that were used, none that were denied, else the likelier ones."""
+    """Which symbols hold: those used, none of those negated, otherwise the likelier ones."""
     if not exclusive:
         return (share > 0.5) | ((share >= 0) & (probs > 0.5))
     weights = np.where(share > 0.5, 2.0, np.where(share < 0, -1.0, probs))
@@ -302,11 +302,11 @@ def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float)
     return holds
 
 
-# -- what comes out --------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool) -> Tagged:
-    """The symbols of `d` with these probabilities, (B, width), as an input of their own."""
+    """The symbols of `d` with these probabilities, (B, width), as a new input."""
     width = d.width
     groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
     facts = Facts(
@@ -323,7 +323,7 @@ def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool) -> Tag
 
 
 class _Names:
-    """Names of facts: the symbols that they were."""
+    """Names of facts: their symbols."""
 
     def __init__(self, d: Tagged) -> None:
         self.domain = d.domain

@@ -25,8 +25,8 @@ Exclusive = bool | Sequence[Sequence[int]]
 Kind = Literal["probs", "logits", "log_probs"]
 
 _SLACK = 1e-4  # how far outside [0, 1] rounding may carry a probability
-ROUNDING = 1e-3  # and how far above 1 the sum of many
-_ROUNDING_OF_HALF = 2e-2  # of numbers of half precision
+ROUNDING = 1e-3  # how far above 1 rounding may carry a sum
+_ROUNDING_OF_HALF = 2e-2  # the same in half precision
 
 
 def check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
@@ -40,7 +40,7 @@ def check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
 
 
 def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
-    """What a user gave as numbers, as a floating-point tensor."""
+    """The user's numbers as a floating-point tensor."""
     check_order(operation, numbers, symbols, what)
     if not isinstance(numbers, Tensor):
         try:
@@ -62,14 +62,14 @@ def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor
 
 
 def precision(numbers: Tensor) -> torch.dtype:
-    """The precision of the probabilities that are made of these numbers."""
+    """The precision of the probabilities that these numbers become."""
     if not numbers.is_floating_point():
         return torch.get_default_dtype()
     return torch.float64 if numbers.dtype == torch.float64 else torch.float32
 
 
 def read_symbols(operation: str, symbols: Any) -> Symbols:
-    """The symbols that a user gave, in order."""
+    """The user's symbols, in order."""
     members = listed_symbols(operation, symbols)
     try:
         return members if isinstance(members, Symbols) else Symbols.of(members)
@@ -78,7 +78,7 @@ def read_symbols(operation: str, symbols: Any) -> Symbols:
 
 
 def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any, ...]:
-    """What a user gave as symbols, in order, not looked at yet."""
+    """The user's symbols, in order, not checked yet."""
     if isinstance(symbols, Symbols):
         return symbols
     if isinstance(symbols, (Tensor, np.ndarray)):
@@ -86,7 +86,7 @@ def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any,
     if isinstance(symbols, (set, frozenset)):
         raise InputError(
             f"{operation}: symbols are a {type(symbols).__name__}, which has no order, so it is "
-            "unclear which column is whose. Give a list, e.g. sorted(symbols)."
+            "unclear which column is which symbol's. Give a list, e.g. sorted(symbols)."
         )
     try:
         return symbols if isinstance(symbols, range) else tuple(symbols)
@@ -131,16 +131,16 @@ def is_list(value: Any) -> bool:
 
 
 def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
-    """Refuse numbers that can't be meant; whether some may be masked (a logarithm of -inf).
+    """Refuse invalid numbers; return whether some may be masked (a logarithm of -inf).
 
-    Only where looking at values costs no synchronisation with a device.
+    Values are read only where that costs no device synchronisation.
     """
     if not reading_is_free(numbers):
         return kind != "probs"
     if numbers.numel() == 0:
         return False
     if kind == "logits" and math.isfinite(numbers.detach().sum().item()):
-        return False  # the usual case: one number tells that all of them are finite
+        return False  # the usual case: one number shows that all are finite
     low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
     if low != low or (kind == "logits" and high == torch.inf):
         raise _not_a_number(operation, numbers, kind)
@@ -179,7 +179,7 @@ def rounding_of(numbers: Any) -> float:
 
 
 def within_one(operation: str, columns: Tensor, groups: Groups, rounding: float) -> Tensor:
-    """Probabilities (N, rows) whose exclusive columns don't pass 1, with the gradient they had."""
+    """Probabilities (N, rows) whose exclusive columns don't pass 1, with unchanged gradients."""
     totals = _totals_above_one(operation, columns.detach(), groups, rounding)
     if totals is None:
         return columns
@@ -195,14 +195,14 @@ def logs_within_one(operation: str, logs: Tensor, groups: Groups, rounding: floa
 def _totals_above_one(
     operation: str, columns: Tensor, groups: Groups, rounding: float
 ) -> Tensor | None:
-    """What the group of each column adds up to, (N, rows), at least 1; None if none passes 1.
+    """The total of each column's group, (N, rows), at least 1; None if none passes 1.
 
-    More than rounding can explain is refused. Less would be taken for a sum of facts that don't
-    exclude each other, which loses its gradient where it passes 1.
+    More than rounding can explain is refused. Less must be divided out: sums that pass 1 are
+    clipped, as if the facts didn't exclude each other, and lose their gradient.
     """
     if not reading_is_free(columns) or columns.numel() == 0:
         return None
-    if len(groups) > 1:  # all groups at once; one that passes 1 is looked for afterwards
+    if len(groups) > 1:  # all groups at once; the one that passes 1 is searched below
         if all_alone(groups, len(columns)):
             return None
         place = to_device(_group_of(groups, len(columns)), columns.device)
@@ -224,7 +224,7 @@ def _totals_above_one(
     return above
 
 
-_MANY = 30  # operands of an operation, each of which may be so much above 1
+_MANY = 30  # operands of an operation, each of which may pass 1 by this share of the tolerance
 
 
 def _pass_one(operation: str, totals: Tensor, group: Sequence[int] | None) -> InputError:

@@ -70,7 +70,7 @@ class RowLabels:
 
 
 def read(operation: str, numbers: Any, symbols: Any, exclusive: Exclusive, kind: Kind) -> Given:
-    """The input of `Distribution(numbers, symbols)` and of the ways to make one from logarithms."""
+    """The input of `Distribution(numbers, symbols)` and of the constructors from logarithms."""
     if isinstance(numbers, torch.distributions.Distribution):
         numbers, exclusive, kind = _of_torch(operation, numbers, exclusive)
     tensor = read_tensor(operation, numbers, symbols, kind)
@@ -109,7 +109,7 @@ def facts_of(
         if masked:
             check_masks(operation, logs, groups, softmax)
         return Facts(log_probs=logs.contiguous(), groups=groups, label=label)
-    columns = rows.t().clone(memory_format=torch.contiguous_format)  # the user may write to theirs
+    columns = rows.t().clone(memory_format=torch.contiguous_format)  # users may modify theirs
     if kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
         logs = logs - logs.detach().clamp(min=0.0)  # what rounding carried above log 1
@@ -122,20 +122,20 @@ def facts_of(
 def _of_torch(
     operation: str, given: torch.distributions.Distribution, exclusive: Exclusive
 ) -> tuple[Tensor, Exclusive, Kind]:
-    """What one of `torch.distributions` says of each symbol."""
+    """The numbers of a `torch.distributions` object, one per symbol."""
     if isinstance(given, torch.distributions.Categorical):
         if exclusive is not True:
             raise InputError(
-                f"{operation}: the symbols of a Categorical exclude each other, all of them, so "
-                "exclusive must be True. For symbols that hold each on its own give a Bernoulli."
+                f"{operation}: all symbols of a Categorical exclude each other, so exclusive must "
+                "be True. For symbols that hold independently give a Bernoulli."
             )
         return given.logits, True, "logits"
-    if isinstance(given, torch.distributions.Bernoulli):  # each symbol holds on its own
+    if isinstance(given, torch.distributions.Bernoulli):  # symbols hold independently
         return given.logits, False if exclusive is True else exclusive, "logits"
     raise InputError(
-        f"{operation}: of torch.distributions a Categorical (one of the symbols) or a Bernoulli "
-        f"(each symbol on its own) can be given, got {type(given).__name__}. Give probabilities "
-        "of finitely many symbols instead."
+        f"{operation}: of torch.distributions, Categorical (one of the symbols) and Bernoulli "
+        f"(each symbol independently) are supported, got {type(given).__name__}. Give "
+        "probabilities of finitely many symbols instead."
     )
 
 
@@ -245,7 +245,7 @@ def _read_row(place: str, pair: Any, kind: Kind) -> tuple[list[Any], Tensor, flo
 def _numbers_of_rows(
     operation: str, rows: Sequence[list[Any]], width: int, table: SymbolTable
 ) -> np.ndarray:
-    """The numbers of the symbols of all rows, (rows, width), `ABSENT` behind the last of a row."""
+    """The numbers of the symbols of all rows, (rows, width), `ABSENT` after a row's last."""
     together = np.full((len(rows), width), ABSENT, dtype=np.int64)
     for row, symbols in enumerate(rows):
         try:
@@ -267,7 +267,7 @@ def _numbers_of_rows(
 
 
 def _padded(operation: str, values: Sequence[Tensor], width: int, kind: Kind) -> Tensor:
-    """The numbers of all rows, (rows, width), with an impossible one behind the last of a row."""
+    """The numbers of all rows, (rows, width), with an impossible one after a row's last."""
     dtype = functools.reduce(torch.promote_types, {tensor.dtype for tensor in values})
     joined = torch.cat([tensor.to(dtype) for tensor in values])
     try:
@@ -325,11 +325,11 @@ def _groups_in_rows(
             f"{operation}: exclusive has {len(exclusive)} entries for {len(lengths)} rows; give "
             "True, False or a list of groups for each row, or one for all rows."
         )
-    read: dict[Any, Groups] = {}  # of rows that say the same
+    read: dict[Any, Groups] = {}  # shared by rows with equal entries
     structure = []
     for row, length in enumerate(lengths):
         own = exclusive[row] if per_row else exclusive
-        if own is True:  # what a row lacks can't hold, so it may as well be part of the choice
+        if own is True:  # padding can't hold, so it may be part of the choice
             structure.append(((tuple(range(width)),), True))
             continue
         same = (length, own if isinstance(own, bool) else _hashable(own))

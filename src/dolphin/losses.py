@@ -1,10 +1,10 @@
 """Losses over a distribution and one target per row, computed in log space.
 
-Which when? `nll_loss` is the likelihood of the labels: the right choice where every label can be
-reached from the start, as in sums of digits, because raising one result then lowers the others.
-`bce_loss` also pushes every other result of a row down. Take it where programs prune (`sample`,
+Which one to use: `nll_loss` is the likelihood of the labels: the right choice where every label can
+be reached from the start, as in sums of digits, because raising one result then lowers the others.
+`bce_loss` also pushes every other result of a row down. Use it where programs prune (`sample`,
 top-k proofs) and a row may not reach its label at all: the likelihood has no gradient for such a
-row, while its wrong results still teach. On hand-written formulas learning starts faster with it.
+row, but its wrong results still have one. On hand-written formulas it starts learning faster.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def bce_loss(
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a loss: their targets, how much they count, and what becomes of them."""
+    """The rows of a loss: their targets, their weights, and how they are reduced."""
 
     targets: list[Any]
     weight: Tensor | None
@@ -139,7 +139,7 @@ class _Rows:
         if ignore is not None:
             counts = torch.tensor([target != ignore for target in read], dtype=torch.float64)
             weights = counts if weights is None else weights * counts.to(weights.device)
-            stand_in = next(iter(d.domain.members), ignore)  # costs nothing, and warns of nothing
+            stand_in = next(iter(d.domain.members), ignore)  # a valid target: no warning
             read = [stand_in if target == ignore else target for target in read]
         return cls(read, weights, reduction)
 
@@ -149,7 +149,7 @@ class _Rows:
                 return losses
             return losses.mean() if self.reduction == "mean" else losses.sum()
         weight = self.weight.to(losses.device, losses.dtype)
-        # A row that doesn't count must not bring in what it may be: it can be infinite.
+        # The loss of a row that doesn't count may be infinite: 0 times it would be NaN.
         losses = torch.where(weight == 0.0, 0.0, losses) * weight
         if self.reduction == "none":
             return losses
@@ -199,7 +199,7 @@ def _others(d: Tagged, targets: Sequence[Any], match: Match | None) -> Tensor:
 def _log_of_rest(logs: Tensor) -> Tensor:
     """log(1 - p) from log p. At p = 1 the rest is raised to a floor, but keeps its gradient.
 
-    A symbol that is wrong and certain is the one to push down: clamping would leave it alone.
+    A symbol that is wrong and certain must be pushed down: clamping would remove its gradient.
     """
     likely = -torch.expm1(logs.clamp(min=-1.0))
     lowest = torch.finfo(logs.dtype).eps

@@ -1,4 +1,4 @@
-"""What the samples of a batch return, as one result for all of them."""
+"""The results of a batch's samples as one result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dolphin.execution.tagged import tagged_of
 
 
 def merged(program: str, values: Sequence[Any]) -> Any:
-    """Distributions and tensors stacked, structures item by item, anything else as a list."""
+    """Distributions and tensors stacked, containers item by item, anything else as a list."""
     return _Merge(program).all("", values)
 
 
@@ -88,7 +88,7 @@ def _has_numbers(value: Any) -> bool:
 
 
 def _kind(value: Any) -> Any:
-    """What the results of two samples must agree in."""
+    """What the results of two samples must have in common."""
     if isinstance(value, (Distribution, Tensor)):
         return Distribution if isinstance(value, Distribution) else Tensor
     if isinstance(value, Mapping):

@@ -43,7 +43,8 @@ def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distributio
     """`apply(d1, ..., dK, f)`: f of every combination of one symbol from each operand.
 
     result(y) = ⊕ { d1(x1) ⊗ ... ⊗ dK(xK) : f(x1, ..., xK) = y }. Symbols of the result are in
-    order of first appearance, the first operand slowest.
+    order of first appearance, the first operand slowest. Gradients are those of ⊗ and ⊕; f is not
+    differentiated.
 
     Args:
         arguments: K ≥ 1 distributions, then a pure function of K symbols.
@@ -92,10 +93,17 @@ def apply_if(
 
     `apply_if(d1, d2, f, on=(key1, key2))` stands for the condition `key1(x1) == key2(x2)`. The
     operands are joined by key: f is not called for pairs that don't match. Three operands take
-    three keys, which are all equal where they match. A further condition may be given.
+    three keys, all of which must be equal. `cond` can be given as well.
 
-    Cost: what matches. Symbols that all rows share, such as those of a knowledge base, are sorted
-    by key once; joining them with rows of their own doesn't look at the others again.
+    Cost: with `on`, that of the matching pairs; otherwise `cond` is called for every combination.
+    Symbols that all rows share, such as those of a knowledge base, are sorted by key once; a join
+    with per-row symbols then visits only those that match.
+
+    Args:
+        arguments: K ≥ 1 distributions, then f, then cond (optional with `on`), both pure functions
+            of K symbols.
+        on: one key function per operand, for two or three operands.
+        where, cache: as for `apply`.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.5, 0.5], [1, 2])
@@ -134,11 +142,11 @@ def union(*distributions: Distribution[S]) -> Distribution[S]:
 
 @eager
 def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) -> Distribution[Any]:
-    """The same symbols with negated tags: how likely each of them does *not* hold.
+    """The same symbols with negated tags: the probability that each of them does *not* hold.
 
     Args:
-        among: a closed world: all symbols there are. What is absent from a row is certainly not
-            so, and symbols that are not among them are left out.
+        among: a closed world: all symbols that exist. One that is absent from a row certainly
+            doesn't hold there, and symbols that are not listed are left out.
 
     To negate symbols instead (True becomes False), write `~d`.
 
@@ -160,10 +168,12 @@ def sample(
     method: Literal["top", "categorical"] = "top",
     generator: torch.Generator | None = None,
 ) -> Distribution[S]:
-    """At most k symbols of each row, each row its own, with their tags unchanged.
+    """At most k symbols per row, chosen for each row separately, with their tags unchanged.
+
+    Symbols that are not kept get no gradient. The result is in per-row layout.
 
     Args:
-        k: how many symbols a row keeps.
+        k: the number of symbols that a row keeps.
         method: "top" keeps the likeliest; "categorical" draws without replacement, with
             probabilities proportional to the symbols' own.
         generator: makes "categorical" reproducible; on the distribution's device.
@@ -205,12 +215,12 @@ def get_logits(distribution: Distribution[Any], symbols: Iterable[Any] | None = 
 
 @eager
 def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = None) -> Any:
-    """The tags themselves, as the provenance stores them: for algebras of one's own.
+    """The tags themselves, as the provenance stores them: for custom provenances.
 
-    For n symbols in r rows a `TensorProvenance` has a tensor of shape (n, r, *tag_shape), with
-    r = 1 if all rows have the same tags; here with one entry per symbol of `d.symbols`, or of the
-    list given, and **0** for a symbol that isn't there. Where rows have symbols of their own, n is
-    B times as many, row after row, and r is 1.
+    A `TensorProvenance` stores a tensor of shape (n, r, *tag_shape) for n symbols and r rows, with
+    r = 1 if all rows have the same tags. Here n is the number of symbols of `d.symbols`, or of the
+    list given; a symbol that is not there has the tag **0**. In per-row layout n is B times as
+    large, row after row, and r is 1.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([[0.25, 0.75]], "ab", provenance="min-max")

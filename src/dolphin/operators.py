@@ -1,4 +1,4 @@
-"""What can be written as a method or an operator of a distribution."""
+"""Methods and operators of a distribution."""
 
 from __future__ import annotations
 

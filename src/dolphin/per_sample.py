@@ -56,7 +56,7 @@ class Batched(Generic[R]):
     def __call__(self, *samples: Any, **options: Any) -> Any:
         name = getattr(self.program, "__qualname__", type(self.program).__name__)
         calls = _calls(name, self._signature, samples, options)
-        if collecting() is not None:  # inside of another batched program, whose batch this joins
+        if collecting() is not None:  # inside another batched program, whose batch this joins
             return merged(name, [_run_one(name, self.program, n, c) for n, c in enumerate(calls)])
         try:
             results = Crew(self.program, calls).run()
@@ -75,13 +75,13 @@ def batched(program: Callable[..., R]) -> Batched[R]:
 
     The program may use any Python: loops, recursion, `if` on a result's numbers, early returns.
     The same operation on different samples runs once for all of them, and calls of a
-    `dolphin.network` as one batch. Samples are run one after the other and must not depend on what
-    another one does; random numbers may be drawn in another order than in a loop.
+    `dolphin.network` as one batch. Samples are run one after the other and must not depend on each
+    other; random numbers may be drawn in a different order than in a loop.
 
-    What samples return comes back batched: distributions stacked to one of B rows, tensors stacked
-    along a new first dimension, tuples, lists, dictionaries and dataclasses of these item by item,
-    and what has neither a distribution nor a tensor in it as a list of B values. The results, and
-    gradients, are those of a loop and `Distribution.stack`.
+    Results are batched: distributions are stacked into one of B rows, tensors along a new first
+    dimension, tuples, lists, dictionaries and dataclasses of these item by item; values that
+    contain neither a distribution nor a tensor are returned as a list of B values. The results,
+    and gradients, are those of a loop and `Distribution.stack`.
 
     >>> import torch, dolphin as dl
     >>> @dl.batched
@@ -167,7 +167,7 @@ def _given(row: Row, domain: Symbols | None) -> Pending:
 
 
 class _Done:
-    """Where there is nothing to wait for."""
+    """Stands for a sample whose work is done."""
 
     agenda: Any = None
 
@@ -201,8 +201,8 @@ def _run_one(name: str, program: Callable[..., Any], number: int, call: Any) -> 
 
 
 def _explained(name: str, number: int, error: BaseException | None) -> BaseException:
-    """The error of a sample, with its number; of the same family where that is ours."""
-    if not isinstance(error, Exception):  # the user, or the system, wants it to end
+    """The error of a sample, with its number; of the same class if it is a `DolphinError`."""
+    if not isinstance(error, Exception):  # KeyboardInterrupt, SystemExit: as they are
         return error or FunctionError(f"{name}: sample {number} failed.")
     kind = type(error) if isinstance(error, DolphinError) else FunctionError
     shown = str(error) if isinstance(error, DolphinError) else f"{type(error).__name__}: {error}"
@@ -210,7 +210,7 @@ def _explained(name: str, number: int, error: BaseException | None) -> BaseExcep
 
 
 class Network(nn.Module, Generic[S]):
-    """A network that reads one sample's input; made by `network`."""
+    """A network that takes one sample's input; made by `network`."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class Network(nn.Module, Generic[S]):
 
     @eager
     def forward(self, *inputs: Any) -> Distribution[S]:
-        """What the network says of one input, given without a batch dimension."""
+        """The network's distribution for one input, which has no batch dimension."""
         if not inputs:
             raise InputError("network: got no input; call it with the input of one sample.")
         sample, algebra = collecting(), resolve("network", self.provenance)
@@ -250,7 +250,7 @@ class Network(nn.Module, Generic[S]):
         return distribution_of(Pending.of(Node(sample, recipe[0], (), held), recipe[1]))
 
     def _recipe(self, agenda: Kinds, inputs: tuple[Any, ...], algebra: Any) -> tuple[Kind, Form]:
-        """How calls with inputs like these are written down."""
+        """How calls with inputs like these are recorded."""
 
         def run(nodes: Sequence[Node]) -> None:
             given = [tuple(_as_given(*pair) for pair in node.payload) for node in nodes]
@@ -262,14 +262,14 @@ class Network(nn.Module, Generic[S]):
         return agenda.kind("network", key, run), form
 
     def _info(self) -> TagInfo:
-        """Where results will be, and how precise, as far as that can be foreseen."""
+        """The device and precision of results, as far as they can be predicted."""
         for parameter in self.parameters():
             if parameter.is_floating_point():
                 return TagInfo(parameter.device, 1, precision(parameter))
         return TagInfo(torch.get_default_device(), 1, torch.get_default_dtype())
 
     def _read(self, calls: Sequence[tuple[Any, ...]], algebra: Any) -> Distribution[S]:
-        """What the network says of many inputs, as one batch."""
+        """The network's distributions for many inputs, as one batch."""
         columns = zip(*calls, strict=True)
         out = self.net(*map(_together, columns))
         if not isinstance(out, Tensor) or out.shape != (len(calls), len(self.symbols)):
@@ -277,19 +277,19 @@ class Network(nn.Module, Generic[S]):
             raise InputError(
                 f"network: for {len(calls)} inputs and {len(self.symbols)} symbols the network "
                 f"must return a tensor of shape ({len(calls)}, {len(self.symbols)}), got {got}. "
-                "It is given a batch, and each input without a batch dimension."
+                "It gets a batch; each input is passed without a batch dimension."
             )
         make: Any = Distribution.from_logits if self.logits else Distribution
         return make(out, self.symbols, exclusive=self.exclusive, provenance=algebra)
 
 
 def _together(column: tuple[Any, ...]) -> Any:
-    """One input of all calls as a batch."""
+    """One argument of all calls as a batch."""
     return torch.stack(column) if all(isinstance(x, Tensor) for x in column) else list(column)
 
 
 def _form(value: Any) -> Any:
-    """What inputs must agree in to be one batch."""
+    """What inputs must have in common to form one batch."""
     return (value.shape, value.dtype, value.device) if isinstance(value, Tensor) else None
 
 
@@ -300,8 +300,8 @@ def _tracked(value: Any) -> bool:
 def _as_given(value: Any, version: int | None) -> Any:
     if version is not None and value._version != version:
         raise InputError(
-            "network: an input was changed in place after the call. Inside dolphin.batched the "
-            "network runs later; give a copy, x.clone()."
+            "network: an input was modified in place after the call. Inside dolphin.batched the "
+            "network runs later; pass a copy, x.clone()."
         )
     return value
 
@@ -316,16 +316,16 @@ def network(
 ) -> Network[S]:
     """A network as a function from one sample's input to a distribution of one row.
 
-    Inside `dolphin.batched` calls are collected and run as one batch: of all samples, and of all
-    calls of a sample that don't depend on each other's results. Inputs of different shape run in
-    batches of their own. Outside, a call is a batch of one. The result is a module with `net` in
-    it, so it can be an attribute of another one.
+    Inside `dolphin.batched` calls are collected and run as one batch: those of all samples, and all
+    calls of one sample that don't depend on each other's results. Inputs of different shapes run in
+    separate batches. Outside, a call is a batch of one. The result is a module that contains `net`,
+    so it can be a submodule of another module.
 
     Args:
         net: takes a batch (n, ...) of inputs, or a list of them if they are not tensors, and
             returns scores (n, symbols).
         symbols, exclusive, provenance: as for `Distribution`.
-        logits: whether the scores are unnormalised; else they are probabilities.
+        logits: whether the scores are unnormalised; otherwise they are probabilities.
 
     >>> import torch, dolphin as dl
     >>> read = dl.network(torch.nn.Linear(4, 3), "abc")

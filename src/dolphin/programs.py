@@ -43,11 +43,11 @@ MAX_CHOICES = 10_000
 
 
 def choose(options: Distribution[S] | Weighted[S]) -> S:
-    """Go on with a plain symbol: once for each that the distribution has. In a `program` only.
+    """Continue with a plain symbol, once for each symbol of `options`. Only inside a `program`.
 
     Choosing from the same distribution again in one execution gives the same symbol.
-    `choose(weighted({...}))` draws anew each time. A distribution without symbols, or without
-    outcomes, ends the execution without a result.
+    `choose(weighted({...}))` is a new draw each time. A choice from nothing ends the execution
+    without a result.
 
     >>> import dolphin as dl
     >>> @dl.program
@@ -60,8 +60,8 @@ def choose(options: Distribution[S] | Weighted[S]) -> S:
     execution = current_execution()
     if execution is None:
         raise InputError(
-            "choose: there is nothing to go on with outside of a program. Decorate the function "
-            "that chooses with @dolphin.program, or use dolphin.apply."
+            "choose: only a program can choose. Decorate the function that calls it with "
+            "@dolphin.program, or use dolphin.apply."
         )
     if isinstance(options, Weighted):
         return execution.draw(options)
@@ -86,23 +86,23 @@ def program(
     keep: int | None = None,
     max_choices: int = MAX_CHOICES,
 ) -> Any:
-    """Make a function over symbols one over distributions: it may `choose`, branch and loop.
+    """Turn a function over symbols into one over distributions; it may `choose`, branch and loop.
 
-    result(y) = ⊕ over the executions that return y of ⊗ over the choices that they made. What an
-    execution doesn't choose from takes no part in it. Arguments may be distributions, plain values,
-    and lists, dictionaries or objects that hold distributions.
+    result(y) = ⊕ over the executions that return y of ⊗ over the choices that they made. An
+    execution doesn't depend on distributions that it doesn't choose from. Arguments may be
+    distributions, plain values, and lists, dictionaries or objects that hold distributions.
 
-    The function runs once for each way in which its choices can go, so it may depend on nothing
-    but its arguments and its choices. What it asks for is remembered by symbols: a second call with
-    the same symbols runs no user code.
+    The function runs once for each possible sequence of choices, so it may depend on nothing but
+    its arguments and its choices. Executions are remembered by symbols: a second call with the same
+    symbols runs no user code. Gradients reach the distributions that were chosen from.
 
     Args:
-        keep: keep each row's k likeliest executions, as they go on from choice to choice. Then the
-            symbolic part depends on numbers, and is done anew by every call.
+        keep: keep only each row's k likeliest executions after every choice. The symbolic part
+            then depends on the numbers, and is repeated in every call.
         max_choices: choices that one execution may make before it counts as endless.
 
-    Cost: that of `apply` with as many combinations as there are executions. Parts that are programs
-    of their own return distributions to choose from, in which equal states have met.
+    Cost: that of `apply` with as many combinations as there are executions. A part that is itself
+    a program returns a distribution to choose from, in which equal states are merged.
 
     >>> import dolphin as dl
     >>> @dl.program
@@ -172,13 +172,13 @@ class Program(Generic[P, R]):
 
 
 def _copied(distribution: Distribution[Any]) -> Distribution[Any]:
-    """The same numbers as a distribution of its own: another draw."""
+    """A distribution with the same numbers that counts as another draw."""
     d = tagged_of(distribution)
     return distribution_of(d.replaced(d.domain, d.tags))
 
 
 class _Call:
-    """One call of a program: its distributions, and what it asks them for."""
+    """One call of a program: its distributions, and the choices from them."""
 
     def __init__(
         self,
@@ -202,12 +202,12 @@ class _Call:
         self.key = self._key(function, args, kwargs)
         self._slots = len(self._known)
 
-    # -- what is called ----------------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------------------
 
     def _key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Hashable | None:
-        """What the program and its arguments are, but for numbers; None if that can't be told."""
+        """The program and its arguments, without numbers; None if they can't be identified."""
         try:
             given = Contents(self._slot).of((args, kwargs))
             own = fingerprint(function, "program", self._slot)
@@ -241,10 +241,10 @@ class _Call:
         return ("program", own, value.keep, value.max_choices)
 
     def state(self) -> Hashable | None:
-        """What another call inside the same program must have in common to be the same state."""
+        """A key that is equal for calls inside the same program that are the same state."""
         if self.key is None:
             return None
-        # The objects themselves: their identities stay theirs as long as the state is known.
+        # The objects themselves, so that their ids are not reused as long as the state is kept.
         return (self.key, *map(Held, self._known), *map(Held, self.sources.tensors))
 
     # -- what executions ask -----------------------------------------------------------------------
@@ -269,10 +269,10 @@ class _Call:
     # -- results -----------------------------------------------------------------------------------
 
     def witnessed(self, keep: int | None) -> tuple[Distribution[Any], Shared]:
-        """The result, and who may share it.
+        """The result, and how other calls in the same state may use it.
 
-        Without draws it is the same everywhere. Numbers don't know what they are draws of, so
-        others may take them for draws of their own. Facts can't be shared.
+        Without draws it is the same for all. With draws each call needs its own: numbers don't
+        know what they are draws of, so a copy will do; with facts the program must run again.
         """
         with witness() as drawn:
             result = self.result(keep)
@@ -295,7 +295,7 @@ class _Call:
             known = caches.plans.get(planned)
             if known is not None:
                 return self._run_plan(known)
-        # Taken out while it grows: what turns out not to be remembered must not be found.
+        # Removed while it grows, so that a tree that turns out not to be remembered isn't found.
         tree = self.table.programs.pop(self.key, None) or Node()
         with self.sources.watching():
             found = leaves(self, tree, self.function)
@@ -316,7 +316,7 @@ class _Call:
         return self._run_plan(plan)
 
     def _nothing(self) -> Tagged:
-        """No symbols, as precise as all that was given, with its rows and connected to it."""
+        """No symbols, with the precision and rows of the arguments and connected to their graph."""
         with executing(None):
             empty = (filter(distribution_of(d), _never, cache=False) for d in self._known)
             return tagged_of(union(*empty))
@@ -345,7 +345,7 @@ class _Call:
     # -- the likeliest executions only -------------------------------------------------------------
 
     def _kept(self, keep: int) -> Tagged:
-        """Level by level: all executions go on to their next choice, then each row keeps some."""
+        """Level by level: all executions run to their next choice, then each row keeps some."""
         root = Node()
         nodes: list[tuple[Node, tuple[int, ...]]] = [(root, ())]
         frontier = Distribution.certain(0, provenance=self._provenance())
@@ -368,7 +368,7 @@ class _Call:
         )
 
     def _provenance(self) -> Any:
-        """That of the first distribution that is known; None for the default of the block."""
+        """That of the first distribution; None for the default of the block."""
         known = self._known[0] if self._known else self._given
         return None if known is None else known.provenance
 
@@ -409,7 +409,7 @@ class _Call:
 
 
 def _held(value: Any) -> Iterator[Tagged]:
-    """The distributions in an argument, however deep in containers they are."""
+    """The distributions in an argument, at any depth of containers."""
     if isinstance(value, Holder):
         yield tagged_of(value)
     elif isinstance(value, dict):

@@ -30,7 +30,7 @@ class Proof(NamedTuple):
 
 
 class Proofs(list[Proof]):
-    """The proofs of a symbol, likeliest first. `print` it for a tree; a notebook draws one.
+    """The proofs of a symbol, likeliest first. `print` shows a tree; a notebook draws it.
 
     Args:
         proofs: what the list holds.

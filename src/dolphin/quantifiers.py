@@ -3,10 +3,10 @@
 The symbols of a distribution are events: each of them holds or doesn't. Answers are complete in
 every row, also where a row has no symbols at all, so a loss on an answer is defined everywhere.
 
-What the tags of answers mean depends on the provenance. `exact` knows what the symbols have to do
-with each other, and is exact for every program. Algebras of numbers don't: there the symbols of a
-row count as independent, or as exclusive where at most one of them can hold (an exclusive input,
-and what `apply` makes of exclusive operands). docs/questions.md says what each provenance gives.
+What the tags of answers mean depends on the provenance. `exact` knows how the symbols depend on
+each other, and is exact for every program. Algebras of numbers don't: there the symbols of a row
+count as independent, or as exclusive where at most one of them can hold (an exclusive input, and
+the result of `apply` on exclusive operands). docs/questions.md says what each provenance gives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def exists(
     """Whether a symbol holds (for which `predicate` is true): a distribution over True and False.
 
     True is ⊕ of the symbols' tags, False the ⊗ of their negations. Where ⊕ adds (`damp`), True is
-    1 - Π (1 - p), or Σ p for exclusive symbols. A row without such symbols says False, certainly.
+    1 - Π (1 - p), or Σ p for exclusive symbols. In a row without such symbols False is certain.
 
     Args:
         predicate: which symbols count; by default all of them.
@@ -83,7 +83,7 @@ def forall(
 ) -> Distribution[Any]:
     """Whether `predicate` is true of all symbols that hold: no symbol holds for which it is false.
 
-    The arguments are those of `exists`; of nothing, everything is true.
+    The arguments are those of `exists`. In a row without symbols True is certain.
 
     >>> import dolphin as dl
     >>> seen = dl.Distribution([0.5, 0.5, 0.2], ["cat", "dog", "cow"], exclusive=False)

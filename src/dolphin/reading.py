@@ -29,10 +29,10 @@ from dolphin.symbolic.watching import calls_of_functions
 Match = Callable[[Any, Any], Any]
 
 LOG_OF_ZERO = -1e4
-"""What stands for the logarithm of probability 0 outside: in `log_probs` and in losses.
+"""The logarithm of probability 0 that users see, in `log_probs` and in losses.
 
-Finite, so that losses are, and below what the longest products of probabilities come to: what is
-possible is always likelier than what isn't.
+Finite, so that losses are finite, and below the logarithm of even the longest products of
+probabilities, so that what is possible is always likelier than what isn't.
 """
 
 
@@ -60,7 +60,7 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
         low = LOG_OF_ZERO
         table = torch.where(table < IMPOSSIBLE, low, table)
     if wanted is domain:
-        return table.clone(memory_format=torch.contiguous_format)  # a user may write to it
+        return table.clone(memory_format=torch.contiguous_format)  # users may modify it
     return columns(table, places_of(d, wanted), low)
 
 
@@ -82,7 +82,7 @@ def log_prob_of(
 ) -> Tensor:
     """(B,) log-probability of each row's target; `ZERO` where no symbol is the target.
 
-    `warn` of targets that can't be meant.
+    `warn`: whether to warn of targets of a type that no symbol has.
     """
     return _of_targets(d, operation, targets, match, logs=True, warn=warn)
 
@@ -112,7 +112,7 @@ def _of_targets(
         return alone if logs else prob_of_log(alone)
     if d.shared and isinstance(d.provenance, TensorProvenance):
         numbers = numbers_of(d.tags_like())
-        if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, without detours
+        if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, in one step
             return numbers.gather(0, to_device(places[None], numbers.device))[0]
         return columns(d.in_rows(numbers), places[:, None], low)[:, 0]
     flat, address = d.flat_tags()
@@ -144,14 +144,14 @@ def _matching_tags(
 
 
 def _where_known(known: np.ndarray, numbers: Tensor, low: float) -> Tensor:
-    """(B,) of numbers, `low` where nothing is known of the target; whatever **0** comes to."""
+    """(B,) numbers, `low` where no symbol is the target, whatever the number of **0** is."""
     if known.all():
         return numbers
     return torch.where(to_device(known, numbers.device), numbers, low)
 
 
 def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:
-    """Where each row's target stands, (B,), -1 where it doesn't."""
+    """The place of each row's target, (B,), -1 where it has none."""
     domain = d.domain
     if isinstance(domain, Symbols):
         return domain.indices_of(targets)
@@ -187,7 +187,7 @@ def read_targets(operation: str, targets: Any, batch: int) -> list[Any]:
 def _warn_of_types(
     operation: str, domain: Domain, targets: Sequence[Any], places: np.ndarray
 ) -> None:
-    """Targets of a type that no symbol has are probably not meant: the loss would be constant."""
+    """Warn of targets of a type that no symbol has: their loss would be constant."""
     members = domain.members
     if not members:
         return
@@ -208,12 +208,12 @@ def _warn_of_types(
 
 
 def comparable(kind: type) -> type:
-    """Numbers of different types may be equal; everything else equals its own kind only."""
+    """The type to compare: numbers of different types may be equal, other types not."""
     return float if issubclass(kind, (bool, int, float, np.number)) else kind
 
 
 def _caller() -> int:
-    """How many frames up the first one outside of this package is, for warnings."""
+    """The stack level of the first frame outside this package, for warnings."""
     depth, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("dolphin."):
         frame, depth = frame.f_back, depth + 1

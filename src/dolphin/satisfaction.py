@@ -13,7 +13,7 @@ from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 
 Over = Literal["all", "some"]
-_LEAST = 1e-30  # below, a mean counts as 0 and has no gradient: its root would have an infinite one
+_LEAST = 1e-30  # below, a mean counts as 0: the gradient of its root would be infinite
 
 
 def satisfaction(
@@ -35,15 +35,15 @@ def satisfaction(
     are the quantifiers of Logic Tensor Networks and LYRICS over samples; those over the symbols of
     one row are `exists`, `forall`, `count`.
 
-    Gradients reach every row whose u is not yet the best possible, those of p = inf the one row
-    that decides.
+    Gradients reach every row whose u is not yet the best possible; for p = inf, only the row that
+    decides.
 
     Args:
         truth: a distribution over True and False (what is missing counts as not True), or a tensor
             of truths in [0, 1], such as the satisfaction of several statements.
         over: "all" rows or "some" row.
         p: at least 1.
-        where: a mask of the rows that the statement is about. Of no rows, "all" is 1, "some" is 0.
+        where: a mask of the rows that the statement is about. For no rows "all" is 1, "some" is 0.
 
     >>> import torch, dolphin as dl
     >>> even = dl.Distribution(torch.tensor([[0.9, 0.1], [0.6, 0.4]]), [True, False])

@@ -1,4 +1,4 @@
-"""Limits that a block of code can set for itself."""
+"""Limits that can be set for a block of code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Settings:
     """Limits on time and memory; see `settings`."""
 
     max_combinations: int = 30_000_000
-    """Combinations of symbols that one operation may make."""
+    """Combinations of symbols that one operation may create."""
     max_symbols: int = 200_000
-    """Symbols that are numbered before the table is started anew."""
+    """Symbols that are numbered before the symbol table is reset."""
     max_remembered: int = 1_000_000
-    """Results of user functions that are remembered before the memory is started anew."""
+    """Results of user functions that are remembered before all of them are dropped."""
     chunk_elements: int = 4_000_000
     """Numbers that the tag stage holds at once; larger work is done in chunks."""
     max_seconds: int = 30
@@ -59,10 +59,10 @@ def settings(
     """Change limits for a block of code, in this thread or task only.
 
     Args:
-        max_combinations: combinations of symbols that one operation may make.
-        max_symbols: symbols that are numbered before the table is started anew.
-        max_remembered: results of user functions that are remembered before they are forgotten.
-        chunk_elements: numbers that the tag stage holds at once.
+        max_combinations: combinations of symbols that one operation may create.
+        max_symbols: symbols that are numbered before the symbol table is reset.
+        max_remembered: results of user functions that are remembered before they are dropped.
+        chunk_elements: numbers that the tag stage holds at once; larger work is done in chunks.
         max_seconds: seconds that a `program` may run from one choice to the next before it counts
             as endless.
 

@@ -1,4 +1,4 @@
-"""What a person reads of a distribution: likeliest symbols, pairs with probabilities, one row."""
+"""Distributions for inspection: likeliest symbols, pairs with probabilities, single rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _symbol_at(domain: Symbols | RowSymbols, row: int, place: int) -> Any:
 
 
 def first_row(d: Tagged) -> str:
-    """The likeliest symbols of the first row, with numbers where they are at hand."""
+    """The likeliest symbols of the first row, with numbers where they are cheap to compute."""
     (pairs,) = shown_rows(d, 1)
     if all(p is None for _, p in pairs):
         return f"[{listing(members_of(d, 0), SHOWN)}]"
@@ -76,7 +76,7 @@ def first_row(d: Tagged) -> str:
 
 
 def shown_rows(d: Tagged, rows: int) -> list[list[tuple[str, float | None]]]:
-    """The likeliest symbols of the first rows, with numbers where they are at hand."""
+    """The likeliest symbols of the first rows, with numbers where they are cheap to compute."""
     numbers = d.provenance.glance(d.tags_like())
     return [_shown_row(d, row, numbers) for row in range(min(rows, d.batch))]
 

@@ -1,4 +1,4 @@
-"""The tag stage of a program as a module: what is compiled and exported."""
+"""The tag stage of a program as a module that can be compiled and exported."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Traced(nn.Module):
         self.inputs = tuple(inputs)  # symbols, groups, and whether they are one choice
         self.steps = tuple(steps)
         self.symbols = symbols
-        self.rows = rows  # of a program that says how many there are, otherwise 1
+        self.rows = rows  # where the program fixes their number, otherwise 1
         self.kind: Kind = "logits" if logits else "probs"
         self.evaluate = evaluate  # for algebras that compile the whole program
         self._prepare(torch.device("cpu"))
 
     def _prepare(self, device: torch.device) -> None:
-        """Make all index tensors on `device` now, before anything is compiled."""
+        """Create all index tensors on `device` now, before anything is compiled."""
         _prepare(self.steps, device)
         for _, groups, _ in self.inputs:
             code_of(groups, False).on(device)
@@ -113,8 +113,8 @@ class Traced(nn.Module):
         shown = ", ".join(map(str, sizes))
         if self.rows > 1:
             raise InputError(
-                f"Traced: the program says that there are {self.rows} rows (batch={self.rows}), "
-                f"and its inputs have {shown}. Leave `batch` out: a certain symbol fits any number "
+                f"Traced: the program is fixed to {self.rows} rows (batch={self.rows}), but "
+                f"its inputs have {shown}. Leave `batch` out: a certain symbol fits any number "
                 "of rows."
             )
         raise InputError(f"Traced: the batch sizes of the inputs don't match: {shown}.")
@@ -143,20 +143,21 @@ def trace(
     provenance: AnyProvenance | None = None,
     logits: bool = False,
 ) -> Traced:
-    """The tag stage of `program`, a function from distributions to a distribution.
+    """The tag stage of `program`, a function from distributions to a distribution, as a module.
 
     Args:
         program: called once, with one distribution for each of `symbols`.
         symbols: the symbols of each input.
         exclusive: as in `Distribution`, for all inputs, or a list with one entry per input.
         provenance: the algebra or its name; the default of the enclosing block if None.
-        logits: the module takes unnormalised scores, as `Distribution.from_logits` does.
+        logits: whether the module takes unnormalised scores, as `Distribution.from_logits` does.
 
     The result is a module from probabilities (B, N_i) to log-probabilities (B, N), which checks its
     inputs as `Distribution` does. It can be compiled with `torch.compile(..., fullgraph=True)`.
-    Programs that sample, or give rows symbols of their own, can't be traced: what they do depends
-    on numbers. A `fixpoint` repeats until the tags of all rows have settled, as the program itself
-    would; compiled code can't look, and repeats as often as can be needed where that is known.
+    Programs that sample, or whose rows have different symbols, can't be traced: their symbols
+    depend on numbers. A `fixpoint` repeats until the tags of all rows have settled, as in the
+    program itself; compiled code can't check that, and does as many rounds as may be needed, where
+    that number is known.
 
     >>> import torch, dolphin as dl
     >>> total = dl.trace(lambda x, y: x + y, range(3), range(3))
@@ -206,7 +207,7 @@ def trace(
 
 
 def _each_exclusive(exclusive: Any, inputs: int) -> list[Exclusive]:
-    """What `exclusive` says of each input."""
+    """`exclusive` for each input."""
     if isinstance(exclusive, bool):
         return [exclusive] * inputs
     own = isinstance(exclusive, (list, tuple)) and any(

@@ -320,7 +320,7 @@ def test_numbers_must_not_change_before_they_are_read():
         numbers.zero_()
         return d
 
-    with pytest.raises(dl.InputError, match="changed in place"):
+    with pytest.raises(dl.InputError, match="modified in place"):
         program(torch.tensor([0.5, 0.4]))
 
 
