@@ -360,7 +360,7 @@ def test_where_chance_has_no_place():
     chance = lambda x: dl.weighted({True: 0.5})  # noqa: E731
     with pytest.raises(dl.FunctionError, match=r"condition is True or False. Draw first"):
         d.filter(chance)
-    with pytest.raises(dl.DolphinError, match="can't be a matter of chance"):
+    with pytest.raises(dl.DolphinError, match="can't be random"):
         dl.apply_if(d, d, lambda x, y: x, on=(chance, chance))
     with pytest.raises(dl.SymbolError):
         dl.Distribution([1.0], [dl.weighted({1: 0.5})])

@@ -582,7 +582,7 @@ def test_a_program_that_changes_its_mind():
         state.append(1)
         return dl.choose(d if len(state) == 1 else e)
 
-    with pytest.raises(dl.FunctionError, match="something else"):
+    with pytest.raises(dl.FunctionError, match="something different"):
         fickle(dl.Distribution([0.5, 0.5], "ab"), dl.Distribution([0.5, 0.5], "cd"))
 
 

@@ -46,7 +46,7 @@ def cache_info() -> CacheInfo:
     >>> print(total.map(lambda x: (x, str(box))[0]).symbols)
     (0, 1, 2)
     >>> dl.cache_info().not_remembered[0].reason
-    'reads the global `box`, a object that is used as a whole (passed on, called or iterated)'
+    'reads the global `box`, an object that is used as a whole (passed on, called or iterated)'
     """
     limits = current_settings()
     return CacheInfo(

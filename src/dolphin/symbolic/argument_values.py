@@ -16,7 +16,7 @@ from dolphin.symbolic.symbols import kind
 
 
 class Held:
-    """Equal only to the very same object, which it keeps alive."""
+    """Equal only to a holder of the same object, which it keeps alive."""
 
     def __init__(self, target: Any) -> None:
         self.target = target

@@ -1,7 +1,7 @@
-"""Caches: one that forgets what was used longest ago, and the registry of all there are.
+"""Caches: one that evicts the least recently used entries, and the registry of all caches.
 
 Whatever is remembered between operations registers how it is counted and how it is cleared, so
-that `cache_info` sees all of it and `cache_clear` forgets all of it.
+that `cache_info` counts all of it and `cache_clear` clears all of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def all_caches() -> dict[str, Registered]:
 
 
 class BoundedCache(Generic[K, V]):
-    """Entries of at most `limit` in total weight; the least recently used one goes first.
+    """Entries of at most `limit` in total weight; the least recently used one is evicted first.
 
     Every entry weighs 1 unless `weigh` says otherwise. The newest always stays.
 
@@ -73,7 +73,7 @@ class BoundedCache(Generic[K, V]):
         return len(self._entries)
 
     def values(self) -> list[V]:
-        """All that is stored, what was used last at the end."""
+        """All values, the most recently used last."""
         with self._lock:
             return list(self._entries.values())
 
@@ -88,7 +88,7 @@ class BoundedCache(Generic[K, V]):
             return value
 
     def put(self, key: K, value: V) -> V:
-        """Store `value`, unless another thread was faster: then return what it stored."""
+        """Store `value`, unless another thread was faster: then return its value."""
         with self._lock:
             if key in self._entries:
                 return self._entries[key]
@@ -99,7 +99,7 @@ class BoundedCache(Generic[K, V]):
             return value
 
     def replace(self, key: K, value: V) -> None:
-        """Store `value` instead of what is stored."""
+        """Store `value` in place of the present one."""
         with self._lock:
             old = self._entries.pop(key, None)
             self.weight -= 0 if old is None else self.weigh(old)

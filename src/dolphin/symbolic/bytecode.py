@@ -31,12 +31,12 @@ class Use(NamedTuple):
     called_bare: bool = False  # it is called without arguments
 
     def text(self, length: int | None = None) -> str:
-        """As it is written, e.g. `self.rules`."""
+        """The chain as source code, e.g. `self.rules`."""
         return ".".join((self.name, *self.chain[:length]))
 
 
 class Uses(NamedTuple):
-    """All that a code object, with all code inside it, takes from outside."""
+    """Everything that a code object, with all code inside it, reads from outside."""
 
     chains: tuple[Use, ...]
     assigned: tuple[str, ...]  # globals and closed-over variables that it assigns
@@ -161,7 +161,7 @@ class _CodeReader:
 
 
 class _Step(NamedTuple):
-    """An instruction, in the same words for all versions of Python."""
+    """An instruction, in the same form for all versions of Python."""
 
     kind: str
     name: str = ""

@@ -37,8 +37,8 @@ def evaluate(
 
     `columns` holds one array of symbol numbers per argument. With a `key` the results are
     remembered in `table`, if `watch` sees no change while they are computed. `distinct` promises
-    that no combination occurs twice. Results may be a matter of chance where there are `sources` of
-    weights: then they are numbers of chances.
+    that no combination occurs twice. Where there are `sources` of weights, results may be random:
+    then they are numbers of chances.
     """
     if len(columns[0]) == 0:
         return np.empty(0, dtype=np.int64)
@@ -72,14 +72,14 @@ def evaluate(
 
 
 class Watch:
-    """Notices that functions change what they read while they run: such results are not kept.
+    """Notices functions that change what they read while they run: their results are not kept.
 
-    A function that counts its calls, say, is another function after every call.
+    A function that counts its calls, for example, is a different function after every call.
     """
 
     def __init__(self, key: Hashable, look: Callable[[], Hashable | None]) -> None:
         self.key = key
-        self.look = look  # gives the key anew
+        self.look = look  # computes the key again
         self.steady = True
 
     @classmethod
@@ -90,9 +90,9 @@ class Watch:
         cache: bool = True,
         changing: Changing = NOTHING,
     ) -> Watch | None:
-        """A watch over the functions of an operation; None if they are not to be remembered.
+        """A watch over the functions of an operation; None if they must not be remembered.
 
-        `changing`: what may change about the symbols that they are given.
+        `changing`: what may change about their arguments.
         """
         first = next(function for function in functions if function is not None)
 
@@ -104,7 +104,7 @@ class Watch:
         return None if key is None else cls(key, look)
 
     def over(self, results: Iterable[int]) -> Iterator[int]:
-        """The results, with a look after the 1st, 2nd, 4th, 8th, ... and the last of them."""
+        """The results, with a check after the 1st, 2nd, 4th, 8th, ... and the last of them."""
         following = 1
         for count, result in enumerate(results, start=1):
             yield result
@@ -118,7 +118,7 @@ class Watch:
 
 
 def _distinct(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Each combination once, and where each of the given ones is among them."""
+    """The distinct combinations, and the place of each given one among them."""
     rank = columns[0]
     for column in columns[1:]:
         if len(columns) > 2:  # keep the packed number within 64 bits
@@ -146,7 +146,7 @@ class _Call:
         self.sources = sources
 
     def all(self, combinations: Iterable[Sequence[int]]) -> Iterator[int]:
-        """The results for all combinations: quickly, and slowly once more for one that fails."""
+        """The results for all combinations: fast, with a slow second call for one that fails."""
         symbols, number = self.table.symbols, self._number
         function, condition = self.function, self.condition
         for numbers in combinations:
@@ -158,7 +158,7 @@ class _Call:
                     result = number(function(*arguments)) if holds else ABSENT
             except Exception:
                 result = None
-            # What failed is called once more, by the one who explains what went wrong.
+            # The call that failed is repeated by the method that explains what went wrong.
             yield self(numbers) if result is None else result
 
     def _number(self, result: Any) -> int:
@@ -167,7 +167,7 @@ class _Call:
             return self.table.number(result)
         if self.sources is None:
             raise SymbolError(
-                "what is compared can't be a matter of chance. Draw first, with "
+                "what is compared can't be random. Draw first, with "
                 "d.map(lambda x: dolphin.weighted(...)), and compare the result."
             )
         if not result.outcomes:
@@ -227,7 +227,7 @@ class _Call:
 
 
 def _arity(function: Callable[..., Any]) -> int | None:
-    """How many positional arguments a plain Python function takes, or None if that varies."""
+    """The number of positional arguments of a plain Python function, or None if it varies."""
     code = getattr(function, "__code__", None)
     if (
         code is None
@@ -239,7 +239,7 @@ def _arity(function: Callable[..., Any]) -> int | None:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What messages call a user function."""
+    """The name of a user function in messages."""
     return getattr(function, "__qualname__", None) or shorten(function, 40)
 
 

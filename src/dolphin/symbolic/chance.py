@@ -1,9 +1,9 @@
 """Chance in user functions: one of several outcomes, at random.
 
 A function may return `weighted({outcome: weight, ...})` instead of a symbol. The symbolic stage
-writes each such result down as a `Chance`: which symbols can come out, and where their weights come
-from, never what the weights are. `Draws` puts the chances of all combinations of one operation side
-by side, one column per combination and outcome: facts of the tag stage.
+records each such result as a `Chance`: the possible symbols, and where their weights come from,
+never what the weights are. `Draws` puts the chances of all combinations of one operation side by
+side, one column per combination and outcome: facts of the tag stage.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dolphin.symbolic.symbols import SymbolTable
 
 S = TypeVar("S")
 
-MOST_BELOW_ZERO = 1e-4  # how far rounding may carry a weight
-MOST_ABOVE_ONE = 1e-3  # and the sum of many
+MOST_BELOW_ZERO = 1e-4  # how far below 0 rounding may carry a weight
+MOST_ABOVE_ONE = 1e-3  # how far above 1 rounding may carry a sum
 
 
 class Weighted(Generic[S]):
     """One of several outcomes, at random; made by `weighted`, returned by user functions."""
 
     __slots__ = ("outcomes", "weights")
-    __hash__ = None  # type: ignore[assignment] (so that nobody takes it for a symbol)
+    __hash__ = None  # type: ignore[assignment] (so that it can't be used as a symbol)
 
     def __init__(self, outcomes: tuple[S, ...], weights: tuple[Any, ...]) -> None:
         self.outcomes, self.weights = outcomes, weights
@@ -44,21 +44,21 @@ class Weighted(Generic[S]):
 
 
 def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
-    """One of these outcomes, at random: what a user function returns to say chance.
+    """One of these outcomes, at random: the return value of a user function that is random.
 
-    In `apply`, `apply_if`, `map` and `fixpoint` each combination of symbols has a choice of its
-    own, made anew by every call of the operation: result(y) = ⊕ { d1(x1) ⊗ ... ⊗ w(y) }, where
-    w(y) is the weight of y in f(x1, ...). The outcomes of one choice exclude each other. A result
-    that is used twice refers to the same choice, and so do the rounds of one `fixpoint`. In a
-    `program`, `choose(weighted(...))` is a fresh choice.
+    In `apply`, `apply_if`, `map` and `fixpoint` each combination of symbols has its own choice, a
+    new one in every call of the operation: result(y) = ⊕ { d1(x1) ⊗ ... ⊗ w(y) }, where w(y) is
+    the weight of y in f(x1, ...). The outcomes of one choice exclude each other. A result that is
+    used twice refers to the same choice, and so do the rounds of one `fixpoint`. In a `program`,
+    `choose(weighted(...))` is a new choice.
 
     Args:
         outcomes: a weight for each outcome: a number, or an entry of a tensor (`P[i, j]`), which
-            gets a gradient. At least 0, and together at most 1: what is missing is "none of them".
+            gets a gradient. At least 0, and together at most 1: the rest is "none of them".
             Without any outcome there is no result, as where a condition is false.
 
     Functions that only index tensors, or add, subtract and scale entries (`1 - p[i]`), run once
-    per new combination: every call of the operation reads the entries' present values.
+    per new combination: every call of the operation reads the current values of the entries.
 
     >>> import dolphin as dl
     >>> weather = dl.Distribution([0.3, 0.7], ["rain", "sun"])
@@ -83,7 +83,7 @@ def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
 
 
 def _weight(outcome: Any, weight: Any) -> Any:
-    """A weight as a number, or the entry of a tensor that was given."""
+    """A weight as a number, or as the given entry of a tensor."""
     if hasattr(weight, "data_ptr"):
         if weight.dim() != 0 or not weight.is_floating_point():
             raise InputError(
@@ -107,7 +107,7 @@ def _weight(outcome: Any, weight: Any) -> Any:
     return max(number, 0.0)
 
 
-# -- what is written down --------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 class Term(NamedTuple):
@@ -133,10 +133,10 @@ class Chance(NamedTuple):
 
 
 class Watch(Protocol):
-    """Looks on while a user function runs: what does it do to tensors?"""
+    """Observes what a user function does to tensors while it runs."""
 
     looked: bool
-    """Whether the function did more to tensors than taking entries since this was last reset."""
+    """Whether the function did more to tensors than read entries since this was last reset."""
 
     def weight(self, entry: Any) -> Weight | None:
         """Where an entry of a tensor comes from, if that is known."""
@@ -146,9 +146,9 @@ class Watch(Protocol):
 class Sources:
     """The tensors that the weights of one call of an operation come from.
 
-    First those that the function refers to, in the order in which `fingerprint` comes across them,
-    then loose ones, of which nobody knows where they come from. A function that gives loose ones,
-    or looks at the numbers, is not remembered.
+    First those that the function refers to, in the order in which `fingerprint` visits them, then
+    loose ones, whose origin is unknown. A function that returns loose ones, or reads the numbers,
+    is not remembered.
     """
 
     def __init__(self, watch: Callable[[Sequence[Any]], AbstractContextManager[Watch]]) -> None:
@@ -158,7 +158,7 @@ class Sources:
         self._active: Watch | None = None
 
     def anew(self) -> Sources:
-        """Sources without tensors, for another look at the functions."""
+        """Sources without tensors, to compute the key of the functions again."""
         return Sources(self._watch)
 
     def slot(self, value: Any) -> Hashable | None:
@@ -173,7 +173,7 @@ class Sources:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """While user functions run that refer to tensors."""
+        """A block in which user functions run that refer to tensors."""
         if not self.tensors:
             yield
             return
@@ -185,7 +185,7 @@ class Sources:
                 self._active = None
 
     def take_note(self) -> bool:
-        """Whether what was called since the last note may be remembered."""
+        """Whether calls since the last note may be remembered."""
         watch = self._active
         if watch is None:
             return True
@@ -237,7 +237,7 @@ class DrawLabels:
 class Draws:
     """The chances of some combinations: a column per combination and outcome.
 
-    `mixed`: other combinations are no matter of chance, and need a **1** behind the last column.
+    `mixed`: other combinations are not random, and need a **1** after the last column.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class Draws:
         self.constants = np.array([weight.constant for weight in weights], dtype=np.float64)
         terms = [(column, *term) for column, weight in enumerate(weights) for term in weight.terms]
         self.terms = np.array(terms, dtype=np.float64).reshape(-1, 4)
-        self.prepared: dict[Any, Any] = {}  # what the tag stage makes of it, once for each device
+        self.prepared: dict[Any, Any] = {}  # what the tag stage derives from it, once per device
 
     def __len__(self) -> int:
         return len(self.constants)
@@ -282,16 +282,16 @@ class Expanded(NamedTuple):
 
     origin: np.ndarray  # which combination an entry is of
     results: np.ndarray  # numbers of symbols
-    column: np.ndarray  # of the draws; their number where a combination was no matter of chance
+    column: np.ndarray  # of the draws; their number where a combination is not random
     draws: Draws
 
 
 def expanded(
     table: SymbolTable, name: str, results: np.ndarray, columns: Sequence[np.ndarray]
 ) -> Expanded | None:
-    """Each combination once for every outcome; None where nothing is a matter of chance.
+    """Each combination once per outcome; None where nothing is random.
 
-    `columns` holds the symbols of the combinations, in any of which a chance may occur again: in
+    `columns` holds the symbols of the combinations. The same combination may occur again: in
     another row it is the chance of that row.
     """
     if not len(results) or results.min() > FIRST_CHANCE:
@@ -319,11 +319,11 @@ def expanded(
     )
 
 
-FIRST_CHANCE = -3  # the number of a table's first chance, the next is -4: apart from all symbols
+FIRST_CHANCE = -3  # of a table's first chance, the next is -4: distinct from all symbols
 
 
 def chance_number(table: SymbolTable, chance: Chance) -> int:
-    """A number for a chance among those of symbols."""
+    """A number for a chance that no symbol has."""
     table.chances.append(chance)
     table.remembered += 1
     return FIRST_CHANCE - (len(table.chances) - 1)

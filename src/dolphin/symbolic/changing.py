@@ -1,10 +1,10 @@
-"""Symbols that may change: what a function finds in its arguments beside what makes them equal.
+"""Symbols that may change: what a function can read in its arguments beyond what makes them equal.
 
 A function may call the methods of a symbol and read its attributes. Numbers, strings and tuples of
-them never change. Objects of a class of the user's own may: in place, or because their methods read
-something that changes. Frozen dataclasses, named tuples and enum members with plain contents stay
-what they are, so their classes alone are looked at, each time. Of all others nothing is remembered,
-unless they were declared pure.
+them never change. Objects of user classes may: in place, or because their methods read something
+that changes. Frozen dataclasses, named tuples and enum members with plain contents don't change, so
+only their classes are checked, each time. For all others nothing is remembered, unless they were
+declared pure.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NOTHING = Changing()
 def including(
     key: Hashable | None, changing: Changing, function: Callable[..., Any]
 ) -> Hashable | None:
-    """The key of a function that is called with such symbols; None where that can't be told."""
+    """The key of a function that is called with such symbols; None if it has none."""
     if key is None or changing == NOTHING:
         return key
     reader, use = Reader(), Use("first", "the symbols", ())
@@ -64,14 +64,14 @@ def including(
         contents = [reader.value(each, use) for each in (*changing.classes, *changing.loose)]
     except (ChanceError, TooMuchError):
         contents = None
-    except Exception:  # objects can raise whatever they like when they are looked at
+    except Exception:  # inspecting an object can raise anything
         contents = None
     if contents is None or reader.reasons:
         kind = type(changing.loose[0]) if changing.loose else changing.classes[0]
         note_not_remembered(
             function,
             f"is given symbols of the class {kind.__name__}, which may change (a frozen dataclass "
-            "doesn't, and `pure` vouches for a class)",
+            "doesn't, and `pure` declares that a class doesn't)",
         )
         return None
     return (key, *contents)

@@ -1,4 +1,4 @@
-"""Keys for what a function reads: its code, and all that its code leads to."""
+"""Keys for what a function reads: its code, and everything that its code reaches."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _ORDINARY_LOOKUP = (object.__getattribute__, types.SimpleNamespace.__getattribut
 
 
 class Reader(Values):
-    """One walk over everything that a function reads. `reasons` tells why it can't be known."""
+    """One walk over everything that a function reads. `reasons` says why it has no key."""
 
     # -- functions ---------------------------------------------------------------------------------
 
     def function(self, function: Any) -> Hashable:
-        """The key of what was passed to an operation."""
+        """The key of a function that was passed to an operation."""
         use = Use("global", getattr(function, "__name__", type(function).__name__), ())
         if is_declared(function) or isinstance(function, type):
             return self.value(function, use)
@@ -60,7 +60,7 @@ class Reader(Values):
         return self.value(function, use)
 
     def _python(self, function: types.FunctionType, bound: Any = NOTHING) -> Hashable:
-        """A function of the user's own; `bound` is its first argument where that is known."""
+        """A user function; `bound` is its first argument where that is known."""
         if is_declared(function):
             return self._pure_function(function, bound)
         mark = (id(function), id(bound))
@@ -86,7 +86,7 @@ class Reader(Values):
         if uses.assigned:
             self._unknown(f"assigns `{uses.assigned[0]}`, which is not its own")
         if uses.rebinds_first and bound is not NOTHING:
-            self._unknown(f"gives another value to its first parameter in `{function.__name__}`")
+            self._unknown(f"reassigns its first parameter in `{function.__name__}`")
         if uses.relative_import:
             self._unknown("imports a module of its own package when it is called")
         if not REFLECTION.isdisjoint(uses.attributes):
@@ -144,7 +144,7 @@ class Reader(Values):
             return "unbound"
 
     def _plain_or_same(self, value: Any) -> Hashable:
-        """Content where there is any, else identity: somebody vouches for it."""
+        """Content where there is any, otherwise identity: the user has declared it pure."""
         apart = Reader()
         try:
             key = apart.value(value, Use("cell", "", ()))
@@ -192,7 +192,7 @@ class Reader(Values):
             if inner is NOTHING and stateless(module.__name__):
                 return "absent"
             if inner is NOTHING:
-                return self._unknown(f"reads `{use.text(depth + 1)}`, which its module makes up")
+                return self._unknown(f"reads `{use.text(depth + 1)}`, which its module computes")
             value = inner
         return self._follow(value, use, depth + 1)
 
@@ -263,7 +263,7 @@ class Reader(Values):
         return ("method", self._python(function, owner))
 
     def _whole(self, value: Any, use: Use, depth: int, how: str) -> Hashable:
-        """An object of which more is read than attributes can tell, unless it is a value."""
+        """An object of which more is read than its attributes, unless it is a value."""
         key = self._value_object(value, use)
         if key is not None:
             return key
@@ -283,7 +283,7 @@ def _is_data_descriptor(found: Any) -> bool:
 
 
 def _stores(value: Any) -> list[dict[str, Any]]:
-    """Where an object keeps its attributes; a network has some of its own."""
+    """The dictionaries of an object's attributes; a network has several."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -1,10 +1,10 @@
-"""Noticing that user code doesn't come back.
+"""Stopping user code that doesn't return.
 
-Python can't tell a loop that takes long from one that never ends, so time decides. One thread looks
-at the clock for all that is being watched; it raises `EndlessError` in the thread that has run for
-too long, at the next line of Python there. It waits for a moment at which that thread is in the
-user's code: an exception in the middle of Dolphin's own could leave a lock taken or a context
-variable set. Code that is stuck outside of Python is not reached.
+Python can't tell a long loop from one that never ends, so time decides. One thread checks the clock
+for all code that is being watched; it raises `EndlessError` in the thread that has run for too
+long, at the next line of Python there. It waits until that thread is in the user's code: an
+exception in the middle of Dolphin's own could leave a lock taken or a context variable set. Code
+that is stuck outside Python is not reached.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_PERIOD = 0.25  # seconds between two looks
-_SOON = 0.01  # the same while somebody's time is up and a good moment has not come
-_IDLE = 20  # looks at nothing before the thread ends
+_PERIOD = 0.25  # seconds between two checks
+_SOON = 0.01  # the same while a thread is overdue but not in user code
+_IDLE = 20  # checks with nothing to watch before the thread ends
 _NOT_TO_INTERRUPT = (str(Path(__file__).parents[1]), contextlib.__file__, threading.__file__)
 
 
@@ -39,7 +39,7 @@ class Watched:
         self.restart()
 
     def restart(self) -> None:
-        """Something has happened: the time begins anew."""
+        """The code has made progress: start the time again."""
         self.deadline = time.monotonic() + self.seconds
 
     def is_late(self) -> bool:
@@ -47,14 +47,14 @@ class Watched:
 
 
 class _Watchman:
-    """Looks after all code that is being watched, in a thread that ends when there is none."""
+    """Watches all running code in one thread, which ends when there is none."""
 
     def __init__(self) -> None:
         self.start_anew()
 
     def start_anew(self) -> None:
         self._lock = threading.Lock()
-        self._watched: dict[int, list[Watched]] = {}  # by thread; the innermost is looked at
+        self._watched: dict[int, list[Watched]] = {}  # by thread; the innermost is checked
         self._thread: threading.Thread | None = None
 
     def begin(self, seconds: float) -> Watched:
@@ -104,15 +104,15 @@ def _raise_in(thread: int) -> None:
 
 
 _watchman = _Watchman()
-if hasattr(os, "register_at_fork"):  # threads don't live on in a forked process
+if hasattr(os, "register_at_fork"):  # threads don't survive in a forked process
     os.register_at_fork(after_in_child=_watchman.start_anew)
 
 
 @contextlib.contextmanager
 def watched(seconds: float) -> Iterator[Watched | None]:
-    """A block that may run for this long, from the last `restart` on.
+    """A block that may run for this long since the last `restart`.
 
-    Not under a debugger, which may stop in the middle for as long as it likes.
+    Not enforced under a debugger, which may pause the block for any time.
     """
     if sys.gettrace() is not None:
         yield None

@@ -1,8 +1,8 @@
-"""Executions of a program that makes choices: a tree of what it asks for, explored by running it.
+"""Executions of a program that makes choices: a tree of its choices, explored by running it.
 
-A program is run again and again, each time with a script of choices, until there is nothing left
-that it could be told. What it asks for after which choices is a tree of `Node`s, which depends on
-symbols alone: it is remembered, and a program runs only for choices that it has not met.
+A program is run again and again, each time with a different script of choices, until all of them
+are explored. What it asks for after which choices is a tree of `Node`s, which depends on symbols
+alone: it is remembered, and a program runs only for choices that are new.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dolphin.symbolic.endless import EndlessError, Watched, watched
 from dolphin.symbolic.symbols import SymbolTable
 from dolphin.symbolic.watching import calls_of_functions
 
-MOST_EXECUTIONS = 1_000_000  # of one program; Python needs some seconds for so many
-_MOST_QUESTIONS = 200_000  # of one execution, those that were answered before included
+MOST_EXECUTIONS = 1_000_000  # of one program; Python needs some seconds for this many
+_MOST_QUESTIONS = 200_000  # of one execution, including those that were answered before
 
 
 class Node:
     """What a program does after some choices: ask for another one, or return.
 
-    `asked` is the number of a distribution, `chance` a draw; `children` leads on by the number of
-    a symbol or the place of an outcome. None of the three and no result: not met yet.
+    `asked` is the number of a distribution, `chance` a draw; `children` are the next nodes, by the
+    number of a symbol or the place of an outcome. None of the three and no result: not visited yet.
     """
 
     __slots__ = ("asked", "chance", "children", "result")
@@ -52,8 +52,8 @@ class Node:
         return known
 
 
-class Stop(BaseException):  # no error: no `except Exception` may catch it
-    """Ends an execution that can't or needn't go on."""
+class Stop(BaseException):  # not an error: `except Exception` must not catch it
+    """Ends an execution that can't or need not continue."""
 
 
 class Asked(Protocol):
@@ -64,7 +64,7 @@ class Asked(Protocol):
         ...
 
     def rows_with(self, number: int) -> np.ndarray | None:
-        """Which rows have a symbol; None: all."""
+        """Which rows have a symbol; None for all."""
         ...
 
 
@@ -77,10 +77,10 @@ class Explorer(Protocol):
     name: str
 
     def number_of(self, distribution: Any, expected: int | None) -> int:
-        """The number of a distribution, given out now if it is new.
+        """The number of a distribution, assigned now if it is new.
 
-        `expected` is what was asked for here in an earlier run: a distribution that every run makes
-        anew is taken for the one that was made then.
+        `expected` is what was asked for here in an earlier run: a distribution that every run
+        builds again counts as the one that was built then.
         """
         ...
 
@@ -89,14 +89,14 @@ class Explorer(Protocol):
         ...
 
     inner: dict[Hashable, Any]
-    """Results of operations inside the program, by where in an execution they were called."""
+    """Results of operations inside the program, by their place in an execution."""
 
     shared: dict[Hashable, Any]
-    """States that are the same wherever they are met, in programs inside the program, too."""
+    """States that are the same wherever they occur, including programs inside the program."""
 
 
 class Execution:
-    """One run of a program: first by a script of choices, then by the first choice there is."""
+    """One run of a program: a script of choices first, then always the first option."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Execution:
         self._questions = 0
         self._answers: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # of distributions, by identity
-        self._alive: list[Any] = []  # so that no identity is given out twice
+        self._alive: list[Any] = []  # kept alive, so that no id is reused
         self._counts: dict[Hashable, int] = {}
         self._states: dict[Hashable, int] = {}
 
@@ -147,7 +147,7 @@ class Execution:
 
     def draw(self, chance: Weighted[Any]) -> Any:
         """One of some outcomes: another draw every time."""
-        if self.one_step:  # what is pruned by numbers is not remembered
+        if self.one_step:  # executions pruned by numbers are not remembered
             written: Chance | Weighted[Any] = chance
         else:
             written = self.explorer.sources.written_down(chance, self.explorer.table)
@@ -158,7 +158,7 @@ class Execution:
         return symbol
 
     def _meet(self, asked: int | None, chance: Chance | Weighted[Any] | None) -> None:
-        """Note what the program asks for here; it must be what it asked for the last time."""
+        """Record what the program asks for here; it must be what it asked for last time."""
         if self.stopped:
             raise Stop
         node = self.node
@@ -173,9 +173,9 @@ class Execution:
 
     def undecided(self) -> FunctionError:
         return FunctionError(
-            f"{self.explorer.name}: the program did something else when it was run again"
+            f"{self.explorer.name}: the program did something different when it was run again"
             f"{self.after()}. It may depend on its arguments and choices only: not on a clock, "
-            "random numbers, the order of a set of strings or what earlier runs have left behind. "
+            "random numbers, the order of a set of strings or anything that earlier runs left. "
             "For chance write dolphin.choose(dolphin.weighted({...}))."
         )
 
@@ -199,7 +199,7 @@ class Execution:
 
     def _endless(self, what: str) -> SizeError:
         return SizeError(
-            f"{self.explorer.name}: one execution of the program {what} and goes on: does it end"
+            f"{self.explorer.name}: one execution of the program {what} and continues: does it end"
             f"{self.after()}? Bound the loop, or allow more with @dolphin.program(max_choices=...)."
         )
 
@@ -211,7 +211,7 @@ class Execution:
         return f" after choosing {shown}{', ...' * (len(self.made) > 8)}"
 
     def once(self, kind: Hashable, make: Callable[[], Any]) -> Any:
-        """The result of an operation inside the program: made once for all runs that get here."""
+        """The result of an operation inside the program, computed once for all runs."""
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         key = (id(self.node), kind, count)
         inner = self.explorer.inner
@@ -226,10 +226,10 @@ class Execution:
         make: Callable[[], tuple[Any, Shared]],
         copied: Callable[[Any], Any],
     ) -> Any:
-        """The result of a program inside the program: equal states meet.
+        """The result of a program inside the program: equal states are merged.
 
         Calls with equal arguments have the same result, whatever was chosen before, unless
-        something is drawn: then every call of an execution draws anew.
+        something is drawn: then every call of an execution is a new draw.
         """
         if key is None:
             return self.once("program", make)[0]
@@ -266,7 +266,7 @@ def current_execution() -> Execution | None:
 
 
 def numbers_are_read() -> None:
-    """A program that looks at numbers, or at rows, is not remembered: others would matter."""
+    """Note that a program reads numbers, or rows: it is not remembered, since they may differ."""
     execution = _current.get()
     if execution is not None:
         execution.explorer.sources.remembered = False
@@ -274,7 +274,7 @@ def numbers_are_read() -> None:
 
 @contextlib.contextmanager
 def executing(execution: Execution | None) -> Iterator[None]:
-    """While a program runs, or an operation inside one."""
+    """A block in which a program runs, or an operation inside one."""
     token = _current.set(execution)
     try:
         yield
@@ -283,7 +283,7 @@ def executing(execution: Execution | None) -> Iterator[None]:
 
 
 def run(execution: Execution, function: Callable[[], Any]) -> None:
-    """Run a program by a script; what it asks for and returns is entered in the tree."""
+    """Run a program by a script; its choices and its result are added to the tree."""
     table, name = execution.explorer.table, execution.explorer.name
     seconds = current_settings().max_seconds
     try:
@@ -316,7 +316,7 @@ def run(execution: Execution, function: Callable[[], Any]) -> None:
 
 
 def _number(execution: Execution, table: SymbolTable, result: Any) -> int:
-    """The number of what a program returned."""
+    """The number of a program's result."""
     name = execution.explorer.name
     if hasattr(result, "batch_size") and hasattr(result, "symbols"):
         raise FunctionError(
@@ -339,7 +339,7 @@ def _number(execution: Execution, table: SymbolTable, result: Any) -> int:
 
 
 class Leaf(NamedTuple):
-    """A whole execution."""
+    """A complete execution."""
 
     result: int
     choices: dict[int, int]  # of each distribution asked: the number of the symbol
@@ -350,7 +350,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(explorer: Explorer, root: Node, function: Callable[[], Any]) -> list[Leaf]:
-    """All executions of a program, those of the first choices first. Runs it where that is new."""
+    """All executions of a program, those of the first choices first. Runs it for new choices."""
     found: list[Leaf] = []
     start: Any = (root, (), {}, (), (), (), None)
     waiting = [start]
@@ -391,7 +391,7 @@ def leaves(explorer: Explorer, root: Node, function: Callable[[], Any]) -> list[
 def _too_many(name: str, limit: int) -> SizeError:
     return SizeError(
         f"{name}: the program has more than {limit:,} executions, one for each combination of its "
-        "choices. Let equal states meet by making parts of it programs of their own and choosing "
+        "choices. Merge equal states by turning parts of it into separate programs and choosing "
         "from their results, keep each row's likeliest with @dolphin.program(keep=k), or raise the "
         f"limit with dolphin.settings(max_combinations=...), up to {MOST_EXECUTIONS:,}."
     )

@@ -1,9 +1,9 @@
-"""When are two user functions the same?
+"""When two user functions are the same.
 
-A function is known by its code and by everything that the code reads: what it closes over, globals,
-defaults, attributes of `self`, helper functions of the user's own and what those read in turn. All
-of it counts by content, so a lambda written inside `forward` is the same function at every step,
-and one that closes over another value is another function.
+A function is identified by its code and by everything that the code reads: what it closes over,
+globals, defaults, attributes of `self`, the user's helper functions and what those read in turn.
+All of it counts by content, so a lambda written inside `forward` is the same function at every
+step, and one that closes over another value is a different function.
 
 Content is what this module can see: plain values and containers of them, values such as
 enum members and frozen dataclasses, and objects of which only attributes are read that are plain
@@ -11,8 +11,8 @@ themselves (`self.rules.depth`). An object that is used as a whole (passed on, c
 read through `getattr`) can hold anything; a function that uses one is not remembered, and
 `Identity.reason` says why. A cache that lies is worse than none.
 
-Functions that assign what they don't own (`self.k = ...`, `global`, `nonlocal`) are not remembered,
-either. Appending to a list or set that the function doesn't read otherwise is harmless.
+Functions that assign what they don't own (`self.k = ...`, `global`, `nonlocal`) are not remembered
+either. Appending to a list or set that the function doesn't otherwise read is harmless.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dolphin.symbolic.watching import tell_not_remembered
 
 
 class Identity(NamedTuple):
-    """What a function is: a key equal for functions that behave alike, or why there is none."""
+    """A key that is equal for functions that behave alike, or why there is none."""
 
     key: Hashable | None
     reason: str = ""
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
 def identify(
     function: Callable[..., Any], operation: str = "apply", slot: Slot | None = None
 ) -> Identity:
-    """What `function` is. Raises `FunctionError` if it reads a random number generator or clock.
+    """The identity of `function`. Raises `FunctionError` if it reads randomness or a clock.
 
     >>> box = []
     >>> identify(lambda x: x in map(str, box)).key is None
@@ -64,15 +64,15 @@ def identify(
         ) from None
     except TooMuchError as error:
         return Identity(None, str(error))
-    except Exception as error:  # objects can raise whatever they like when they are looked at
-        return Identity(None, f"looking at what it reads raised {type(error).__name__}")
+    except Exception as error:  # inspecting an object can raise anything
+        return Identity(None, f"inspecting what it reads raised {type(error).__name__}")
     return Identity(None, reader.reasons[0]) if reader.reasons else Identity(key)
 
 
 def fingerprint(
     function: Callable[..., Any], operation: str = "apply", slot: Slot | None = None
 ) -> Hashable | None:
-    """A key that is equal for functions that behave alike, or None where that can't be told.
+    """A key that is equal for functions that behave alike, or None if there is none.
 
     >>> def adder(n): return lambda x: x + n
     >>> one, again, two = (fingerprint(adder(n)) for n in (1, 1, 2))
@@ -83,7 +83,7 @@ def fingerprint(
 
 
 class NotRemembered(NamedTuple):
-    """A function whose results are computed again at every operation, and why."""
+    """A function whose results are computed again in every operation, and why."""
 
     name: str
     reason: str
@@ -95,7 +95,7 @@ register("functions not remembered", _noted.__len__, _noted.clear)
 
 
 def note_not_remembered(function: Callable[..., Any], reason: str) -> None:
-    """Say in `cache_info` and in the enclosing profile that a function is not remembered."""
+    """Report in `cache_info` and in the enclosing profile that a function is not remembered."""
     name = name_of(function)
     _noted.put((name, reason), NotRemembered(name, reason))
     tell_not_remembered(f"{name} {reason}")
@@ -107,9 +107,9 @@ def key_of(
     cache: bool = True,
     slot: Slot | None = None,
 ) -> Hashable | None:
-    """One key for all functions of an operation, or None if they are not to be remembered.
+    """One key for all functions of an operation, or None if they must not be remembered.
 
-    Every function is looked at, also with `cache=False`: none may read a clock.
+    Every function is inspected, even with `cache=False`: none may read a clock.
     """
     parts: list[Hashable] = []
     for function in functions:
@@ -121,7 +121,7 @@ def key_of(
 
 
 def not_remembered() -> tuple[NotRemembered, ...]:
-    """The functions that were not remembered lately, the last ones last."""
+    """The functions that were not remembered recently, the latest last."""
     return tuple(_noted.values())
 
 
@@ -152,8 +152,8 @@ _BUILT_IN = {
 def _is_fixed(use: Use, scope: dict[str, Any]) -> bool:
     """Whether a global name is one of Python's or Dolphin's own functions: `max`, `dl.choose`.
 
-    Looked at in every call, but at a tenth of the price of a `Reader`: a program that only chooses
-    costs 1.1 times the `apply` it stands for, not 1.4 times.
+    Checked in every call, but at a tenth of the cost of a `Reader`: a program that only chooses
+    costs 1.1 times the equivalent `apply`, not 1.4 times.
     """
     value = scope.get(use.name)
     if value is None:
@@ -172,9 +172,9 @@ _OWN_MODULES = ("dolphin.programs", "dolphin.symbolic.chance")
 
 
 def lasting(function: Callable[..., Any] | None) -> Hashable | None:
-    """What a function is that depends on nothing but its arguments; None for any other.
+    """The identity of a function that depends on nothing but its arguments; None for any other.
 
-    The same in all of its calls, so there is no need to look at it again.
+    It is the same in all calls, so the function need not be inspected again.
 
     >>> lasting(max) is max, lasting(lambda x: max(x, 1)) is None, lasting(lambda x: x in names)
     (True, False, None)
@@ -189,7 +189,7 @@ def lasting(function: Callable[..., Any] | None) -> Hashable | None:
 
 
 def name_of(function: Callable[..., Any] | None) -> str:
-    """What a person recognises a function by: its name, and the line where a lambda stands."""
+    """The name of a function for messages; for a lambda its file and line."""
     if function is None:
         return ""
     name = getattr(function, "__qualname__", None)

@@ -1,8 +1,8 @@
 """Joins: which symbols of two operands have equal keys, in all rows or row by row.
 
 A recursion joins the same operands again and again, and from round to round one of them only gets
-new symbols behind its old ones. So the combinations of the last join of a function are kept
-(`Joined`), and the next one looks at new symbols only. Chains of ten relatives in 64 rows, ten
+new symbols after its old ones. So the combinations of the last join of a function are kept
+(`Joined`), and the next one visits new symbols only. Chains of ten relatives in 64 rows, ten
 rounds: 71,000 combinations are planned instead of 362,000.
 """
 
@@ -37,7 +37,7 @@ class Matches:
 
     @property
     def size(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return int(self._counts.sum())
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:
@@ -77,13 +77,13 @@ class Joined:
 
     @property
     def weight(self) -> int:
-        """How many numbers are kept."""
+        """The number of stored numbers."""
         return 4 * len(self.row) + self.left.size + 3 * self.right.size
 
     def fresh(self, table: SymbolTable, left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
-        """The symbols of `left` that are not among this join's, `ABSENT` in the place of others.
+        """The symbols of `left` that this join doesn't have, `ABSENT` in place of the others.
 
-        None if this join is no part of that one: every row must begin with the same symbols. Then
+        None if this join is not part of that one: every row must begin with the same symbols. Then
         its combinations come first in every row, as if all were joined together.
         """
         if table is not self.table or not np.array_equal(right, self.right):

@@ -1,4 +1,4 @@
-"""Which code belongs to a library, and which libraries a function may use and stay remembered."""
+"""Which code belongs to a library, and which libraries a remembered function may use."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _STATELESS = frozenset(
         "sre_parse",
     ]
 )
-# Functions of Python that reach what their arguments don't show.
+# Built-in functions that reach more than their arguments.
 _DYNAMIC = frozenset(
     {"getattr", "setattr", "delattr", "vars", "globals", "locals", "eval", "exec", "compile", "dir",
      "open", "input", "__import__", "breakpoint", "id"}
@@ -99,7 +99,7 @@ REFLECTION = frozenset(
 def of_library(module: str | None) -> bool:
     """Whether a module belongs to Python or to an installed package, rather than to the user."""
     root = (module or "").partition(".")[0]
-    if root == "dolphin_tasks":  # installed or not, its programs are a user's
+    if root == "dolphin_tasks":  # installed or not, its programs count as a user's
         return False
     if root == "dolphin" or (root in sys.stdlib_module_names and root != "__main__"):
         return True
@@ -109,7 +109,7 @@ def of_library(module: str | None) -> bool:
 
 
 def is_library_function(function: types.FunctionType) -> bool:
-    """By where the code stands: a decorator may have copied `__module__` from somewhere else."""
+    """Whether the code is in a library: a decorator may have copied `__module__` from elsewhere."""
     return of_library(function.__globals__.get("__name__"))
 
 
@@ -120,5 +120,5 @@ def stateless(module: str | None) -> bool:
 
 
 def is_dynamic(function: Any) -> bool:
-    """Whether a built-in function reaches what its arguments don't show."""
+    """Whether a built-in function reaches more than its arguments."""
     return function.__module__ in ("builtins", "io", "_io") and function.__name__ in _DYNAMIC

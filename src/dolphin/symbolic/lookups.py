@@ -1,7 +1,7 @@
 """Joins with symbols that all rows share: equal keys are looked up in an index.
 
-The keys of symbols that all rows share are sorted once and remembered by the symbols and by what
-the key function is. Afterwards a join of such an operand with rows of their own costs what
+The keys of symbols that all rows share are sorted once and remembered by the symbols and the key
+function's identity. Afterwards, a join of such an operand with a per-row one costs only what
 matches, whatever the size of the shared one.
 """
 
@@ -40,7 +40,7 @@ class KeyIndex:
         return 3 * len(self.keys)
 
     def matches(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the symbols with each wanted key start in `order`, and how many they are."""
+        """Where the symbols with each wanted key start in `order`, and how many there are."""
         start = np.searchsorted(self.ordered, wanted, side="left")
         return start, np.searchsorted(self.ordered, wanted, side="right") - start
 
@@ -61,7 +61,7 @@ class KeyReader:
     watch: Watch | None  # None: key functions are not remembered
 
     def shared(self, function: Key, domain: Symbols) -> KeyIndex:
-        """The index of symbols that all rows share; made once where the function is known."""
+        """The index of symbols that all rows share; built once where the function has a key."""
         known = None if self.watch is None else fingerprint(function)
         if known is None:
             return KeyIndex.of(self._keys(function, None, domain.numbers(self.table)))
@@ -80,7 +80,7 @@ class KeyReader:
         keys = np.full(numbers.shape, ABSENT, dtype=np.int64)
         present = numbers != ABSENT
         keys[present] = self._keys(function, known, numbers[present])
-        if len(numbers) == 1 and batch > 1:  # one row for all: absent symbols stand at its end
+        if len(numbers) == 1 and batch > 1:  # one row for all: absent symbols are at its end
             return KeyIndex.of(keys[present])
         return keys
 
@@ -104,9 +104,9 @@ def joined(
     """Row and place in each operand of all combinations with equal keys.
 
     Rows are slowest, then the first operand. `active`, (rows,), marks those that take part, and
-    `check` is told how many combinations there will be before they are made.
+    `check` is called with the number of combinations before they are created.
     """
-    # Rows of their own come first: what all rows share is only looked up.
+    # Per-row operands come first: what all rows share is only looked up.
     order = sorted(range(len(sides)), key=lambda number: isinstance(sides[number], KeyIndex))
     row, place, key = _entries(sides[order[0]], active)
     places = {order[0]: place}
@@ -140,7 +140,7 @@ def _entries(side: Side, active: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def _lookup(
     side: Side, row: np.ndarray, key: np.ndarray
 ) -> tuple[KeyIndex, np.ndarray | None, np.ndarray]:
-    """An index of an operand, the places that it speaks of (None: all), and what to look up."""
+    """An index of an operand, the places that it covers (None for all), and what to look up."""
     if isinstance(side, KeyIndex):
         return side, None, key
     rows, places = np.nonzero(side != ABSENT)

@@ -1,12 +1,12 @@
 """Remembered results of user functions, found for whole arrays of combinations at once.
 
-What is remembered of one operand stands in an array, at the place of the symbol's number. A
-combination of several is packed into one 64-bit key, and keys stand in an open-addressing
-hash table made of two arrays, so that looking up a million of them takes a few numpy calls
-instead of a million steps of Python. Combinations of more than two operands are packed two at a
-time: the pair of the first two gets a number of its own, which is paired with the third. Where the
-symbols of two operands are few enough, their results stand in a grid as well, which is six times
-faster to look up (12 instead of 75 ns per combination).
+Results for one operand are stored in an array, at the index of the symbol's number. A combination
+of several is packed into one 64-bit key, and keys are stored in an open-addressing hash table made
+of two arrays, so that looking up a million of them takes a few numpy calls instead of a million
+steps of Python. Combinations of more than two operands are packed two at a time: the pair of the
+first two gets its own number, which is paired with the third. Where the symbols of two operands are
+few enough, their results are stored in a grid as well, which is six times faster to look up (12
+instead of 75 ns per combination).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FREE = -1  # no key: keys are packed from numbers, which are not negative
 _FEWEST = 64  # places of an empty table, a power of two
 _LARGEST = 1 << 22  # cells of a grid, of four bytes each
 _EMPTIEST = 64  # cells of a grid for each result, at most
-_SMALL = 1 << 14  # cells that don't matter, however empty they are
+_SMALL = 1 << 14  # a grid up to this size may be as empty as it likes
 
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # left numbers, right numbers, results
 
@@ -86,13 +86,13 @@ def _packed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 class _Grid:
     """Results for pairs of numbers: a row for each left number, a column for each right one.
 
-    Given up while it would be too large, or too empty to be worth its memory.
+    Not used if it would be too large, or too empty to be worth its memory.
     """
 
     __slots__ = ("_cells", "_columns", "_given_up", "_rows")
 
     def __init__(self) -> None:
-        # Numbers that were not seen have row 0 or column 0, where nothing stands.
+        # Unseen numbers have row 0 or column 0, which stay empty.
         self._rows, self._columns = _Numbered(missing=0), _Numbered(missing=0)
         self._cells: np.ndarray | None = None
         self._given_up = False
@@ -193,7 +193,7 @@ class _HashTable:
         self.size += len(keys)
 
     def number(self, keys: np.ndarray) -> np.ndarray:
-        """The number of each key, given out now where it is new."""
+        """The number of each key, assigned now where it is new."""
         distinct = np.unique(keys)
         new = distinct[self.find(distinct) == MISSING]
         self.add(new, self.size + np.arange(len(new)))

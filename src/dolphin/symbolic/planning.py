@@ -1,8 +1,8 @@
 """The symbolic stage: from a user function and symbols to a plan.
 
-For operands whose symbols all rows share a plan is made once and remembered by what the function is
-and what the symbols are. Where rows have symbols of their own (`row_planning`) it is made anew, but
-user functions still run only for combinations that were not seen before.
+For operands whose symbols all rows share, a plan is built once and remembered by the function's
+identity and the symbols. In per-row layout (`row_planning`) it is built again each time, but user
+functions still run only for combinations that were not seen before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dolphin.symbolic.row_planning import group_rows, row_plan
 from dolphin.symbolic.symbols import Symbols, SymbolTable
 from dolphin.symbolic.tasks import Task, looked_up, results_of
 
-_AT_ONCE = 1_000_000  # combinations that are looked at together while a plan is made
+_AT_ONCE = 1_000_000  # combinations that are processed together while a plan is built
 
 
 def make_plan(
@@ -62,7 +62,7 @@ def make_plan(
     watch.check()
     if watch.steady and sources.remembered:
         return caches.plans.put(whole, plan)
-    reason = "changes what it reads" if sources.remembered else "looks at the numbers of tensors"
+    reason = "changes what it reads" if sources.remembered else "reads the numbers of tensors"
     note_not_remembered(task.function, reason)
     return plan
 
@@ -155,7 +155,7 @@ def _chance_plan(
     places: Sequence[np.ndarray],
     skipped: Sequence[bool],
 ) -> Plan:
-    """The plan where some results are a matter of chance."""
+    """The plan where some results are random."""
     columns = [number[place] for number, place in zip(numbers, places, strict=True)]
     each = expanded(table, name_of(task.function), results, columns)
     assert each is not None
@@ -180,7 +180,7 @@ def _product_results(
     behind = math.prod(map(len, rest))
     step = max(1, _AT_ONCE // max(1, behind))
     if len(first) * behind > current_settings().max_remembered:
-        key = None  # it would push everything else out of memory
+        key = None  # it would evict everything else
     parts = []
     for start in range(0, len(first), step):
         some = (first[start : start + step], *rest)
@@ -202,7 +202,7 @@ def _shared_union(domains: Sequence[Any]) -> Plan:
 def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each class of symbols appears first, in that order, and the group of every entry."""
     seen = np.full(numbers + 1, -1, dtype=np.int64)  # the last place is for ABSENT
-    seen[classes[::-1]] = np.arange(len(classes) - 1, -1, -1)  # what is written last comes first
+    seen[classes[::-1]] = np.arange(len(classes) - 1, -1, -1)  # the first appearance stays
     seen[ABSENT] = -1
     present = np.flatnonzero(seen >= 0)
     present = present[np.argsort(seen[present], kind="stable")]
@@ -212,7 +212,7 @@ def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_convolution(group_of: np.ndarray, sizes: Sequence[int]) -> bool:
-    """Do all combinations on an anti-diagonal, and only they, give the same symbol?"""
+    """Whether all combinations on an anti-diagonal, and only they, give the same symbol."""
     if len(sizes) != 2 or min(sizes) < 2:
         return False
     columns = np.arange(sizes[1])

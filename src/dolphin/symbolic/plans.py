@@ -1,7 +1,7 @@
-"""What the symbolic stage yields: plans, and the symbols, rows and limits they speak of.
+"""The results of the symbolic stage: plans, and the symbols, rows and limits they refer to.
 
-A plan depends on symbols alone, never on probabilities: it says what combines into what. How one is
-made of a user's function is in `planning`.
+A plan depends on symbols alone, never on probabilities: it says what combines into what. `planning`
+builds one from a user function.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dolphin.symbolic.symbols import Symbols, SymbolTable
 
 
 class RowSymbols:
-    """Symbols of their own for every row: numbers in a table, `ABSENT` behind the last one."""
+    """Different symbols in every row: numbers in a table, `ABSENT` after the last one."""
 
     __slots__ = ("_members", "numbers", "table")
 
@@ -58,7 +58,7 @@ class RowSymbols:
         new = [ABSENT if n == ABSENT else table.number(self.table.symbols[n]) for n in old]
         return np.array(new, dtype=np.int64)[inverse].reshape(self.numbers.shape)
 
-    def __reduce__(self) -> Any:  # a table belongs to its process: symbols travel, numbers don't
+    def __reduce__(self) -> Any:  # a table belongs to its process: symbols are sent, not numbers
         return _rows_from_symbols, ([self.row(i) for i in range(len(self.numbers))], self.width)
 
     def row(self, row: int) -> list[Any]:
@@ -81,17 +81,17 @@ Domain = Symbols | RowSymbols
 
 @dataclass(frozen=True)
 class RowAddress:
-    """Where the tag of a symbol of a row stands among flattened tags, rows slowest."""
+    """The place of the tag of a row's symbol among flattened tags, rows slowest."""
 
     width: int  # symbols per row
-    per_row: bool = True  # whether rows have tags of their own
+    per_row: bool = True  # whether each row has its own tags
 
     def at(self, row: Any, place: Any) -> Any:
         """The tag of the symbol at `place` of `row`."""
         return row * self.width + place if self.per_row else place + 0 * row
 
     def split(self, tag: Any) -> tuple[Any, Any]:
-        """Row and place of a tag: the inverse of `at`, where rows have tags of their own."""
+        """Row and place of a tag: the inverse of `at`, where each row has its own tags."""
         return np.divmod(tag, self.width)
 
     def every(self, batch: int) -> np.ndarray:
@@ -99,18 +99,18 @@ class RowAddress:
         return self.at(np.arange(batch)[:, None], np.arange(self.width))
 
     def size(self, batch: int) -> int:
-        """How many tags there are."""
+        """The number of tags."""
         return self.width * batch if self.per_row else self.width
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of an operation, where they have symbols of their own."""
+    """The rows of an operation in per-row layout."""
 
     batch: int
     addresses: Sequence[RowAddress]  # of each operand's tags
     active: np.ndarray | None = None  # (batch,) which rows take part
-    draw_apart: bool = False  # whether the draws of each row have tags of their own
+    draw_apart: bool = False  # whether the draws of each row have their own tags
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Combinations:
     groups: int
     sizes: tuple[int, ...] | None = None  # of the operands, if all their combinations are here
     address: RowAddress | None = None  # of the groups, where rows are flattened
-    lists: Any = None  # what the tag stage makes of this, once
+    lists: Any = None  # what the tag stage derives from this, once
 
     @property
     def weight(self) -> int:
@@ -148,7 +148,7 @@ class AntiDiagonals:
 class Plan:
     """Output symbols, and what combines into them; the last operand is the draws if there are any.
 
-    A place behind the last draw stands for **1**: no matter of chance.
+    The place after the last draw stands for **1**: a result that is not random.
     """
 
     domain: Domain
@@ -157,25 +157,25 @@ class Plan:
 
     @property
     def weight(self) -> int:
-        """How many numbers are kept."""
+        """The number of stored numbers."""
         return self.combinations.weight
 
 
-# -- what is remembered ----------------------------------------------------------------------------
+# -- caches ----------------------------------------------------------------------------------------
 
 
 _MAX_PLAN_WEIGHT = 4_000_000
 
 
 class Caches:
-    """All that is remembered between operations. Nothing here can change a result."""
+    """Everything that is remembered between operations. Nothing here can change a result."""
 
     def __init__(self) -> None:
         # A plan weighs as much as its index lists.
         self.plans: BoundedCache[Hashable, Any] = BoundedCache(
             _MAX_PLAN_WEIGHT, lambda plan: 1000 + plan.weight
         )
-        # The last join of each function over rows with symbols of their own.
+        # The last join of each function in per-row layout.
         self.joined: BoundedCache[Hashable, Joined] = BoundedCache(
             _MAX_PLAN_WEIGHT, lambda joined: joined.weight
         )
@@ -194,7 +194,7 @@ class Caches:
         self.restart()
 
     def restart(self) -> SymbolTable:
-        """Go on with an empty table."""
+        """Continue with an empty table."""
         if len(self.table) or self.table.memos:
             self.table = SymbolTable()
             self.joined.clear()
@@ -213,7 +213,7 @@ register("remembered results", lambda: caches.table.remembered, caches.forget_sy
 
 
 def check_size(operation: str, sizes: Sequence[int], combinations: int, batch: int = 1) -> None:
-    """Refuse more combinations than the settings allow, before they are made."""
+    """Refuse more combinations than the settings allow, before they are created."""
     limit = current_settings().max_combinations
     if combinations > limit:
         product = " x ".join(f"{size:,}" for size in sizes)

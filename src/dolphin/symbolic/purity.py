@@ -1,4 +1,4 @@
-"""`pure`: what the user vouches for."""
+"""`pure`: declarations of the user that results can be remembered."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from dolphin.errors import InputError, shorten
 
 _T = TypeVar("_T")
 
-_declared: dict[int, weakref.ref[Any]] = {}  # by identity: objects may have an __eq__ of their own
+_declared: dict[int, weakref.ref[Any]] = {}  # by identity: objects may define __eq__
 
 
 def pure(thing: _T) -> _T:
-    """Declare a function, a class or an object pure: same arguments, same result, for ever.
+    """Declare a function, a class or an object pure: same arguments, same result, always.
 
-    Dolphin remembers a function only if it can see everything that the function reads. What it
-    can't see (an object that is passed on or called, a tensor, a file) it takes your word for. Of a
-    class, the instances' methods and calls are declared pure; of an object, its methods and calls.
+    Dolphin remembers a function only if it can see everything that the function reads. For what it
+    can't see (an object that is passed on or called, a tensor, a file) it relies on this
+    declaration. For a class it covers the methods and calls of its instances, for an object its
+    methods and calls.
 
-    A pure function is known by its code and by what it closes over: plain values by content,
-    objects by identity. So `@pure` also works on a function that is defined in `forward`. Whatever
-    else changes goes unnoticed; `cache_clear()` forgets, and `cache=False` opts out as ever.
+    A pure function is identified by its code and by what it closes over: plain values by content,
+    objects by identity. So `@pure` also works on a function that is defined in `forward`. Any other
+    change goes unnoticed until `cache_clear()`; `cache=False` opts out as usual.
 
-    Returns the thing itself.
+    Returns its argument.
 
     >>> import dolphin as dl
     >>> dl.cache_clear()
@@ -60,7 +61,7 @@ def _forgetter(key: int) -> Any:
 
 
 def is_pure(thing: Any) -> bool:
-    """Whether this very thing was declared pure."""
+    """Whether this object itself was declared pure."""
     reference = _declared.get(id(thing))
     return reference is not None and reference() is thing
 

@@ -1,6 +1,6 @@
-"""The symbolic stage of questions: which symbols they are about, and how answers come about.
+"""The symbolic stage of questions: which symbols they are about, and how answers are computed.
 
-A question looks at some symbols of a distribution, its *items*, in groups: those of a row, or those
+A question is about some symbols of a distribution, its *items*, in groups: those of a row, or those
 of a row with the same key. Every item holds or fails. A `Fold` goes through the items of all groups
 as a balanced tree: a node has one state for each value that its items can add up to.
 """
@@ -28,14 +28,14 @@ class Items:
 
     table: SymbolTable
     symbols: np.ndarray  # (n,) numbers in the table
-    places: np.ndarray  # (n,) where their tags stand among flattened tags
+    places: np.ndarray  # (n,) of their tags among flattened tags
     groups_of: np.ndarray  # (n,)
     rows: int
     keys: tuple[Any, ...] | None  # of the groups of each row, where there are several
 
     @property
     def groups(self) -> int:
-        """How many groups there are, empty ones included."""
+        """The number of groups, including empty ones."""
         return self.rows * (1 if self.keys is None else len(self.keys))
 
     @property
@@ -48,7 +48,7 @@ class Items:
         return Items(self.table, *chosen, self.rows, self.keys)
 
     def values(self, operation: str, function: Function | None, cache: bool) -> list[Any]:
-        """What a function says of each item; itself, if there is none."""
+        """The value of a function for each item; the item itself if there is no function."""
         numbers = self.symbols
         if function is not None:
             numbers = _results(operation, function, None, self.table, numbers, cache)
@@ -124,7 +124,7 @@ def _itself(symbol: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Level:
-    """Pairs of states of one group that make a state of the next level; -1 stands for **1**."""
+    """Pairs of states of one group that form a state of the next level; -1 stands for **1**."""
 
     left: np.ndarray
     right: np.ndarray
@@ -142,10 +142,10 @@ class _Tree:
 
 @dataclass(frozen=True)
 class Fold:
-    """The steps of folding all groups at once, and what their last states stand for.
+    """The steps of folding all groups at once, and the answers of their last states.
 
     The tags of the first level are `failing, holding` for each item, in the items' order. Steps
-    read their operands' tags with one **1** behind them.
+    read their operands' tags with a **1** appended.
     """
 
     steps: tuple[Combinations, ...]
@@ -169,7 +169,7 @@ def fold_of(
 ) -> Fold:
     """The fold of the items' values, `nothing` for items that fail, with an associative function.
 
-    It depends on the values alone, so it is made once where all rows have the same symbols.
+    It depends on the values alone, so it is built once where all rows have the same symbols.
     """
     counts = np.bincount(items.groups_of, minlength=items.groups)
     if items.rows > 1:
@@ -211,7 +211,7 @@ def _tree(operation: str, shape: tuple[Any, ...], nothing: Any, combine: Combine
 
 
 def _merged(nodes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], _Level]:
-    """Equal states of a node made one."""
+    """The nodes with equal states merged."""
     out, kept, states = [], [], 0
     for node in nodes:
         distinct = tuple(dict.fromkeys(node))
@@ -250,7 +250,7 @@ def _paired(
 
 
 def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Combinations]:
-    """One contraction per level for all groups; those that are done hand their states on."""
+    """One contraction per level for all groups; those that are done pass their states on."""
     alike: dict[int, list[int]] = {}
     for number, tree in enumerate(trees):
         alike.setdefault(id(tree), []).append(number)
@@ -289,10 +289,10 @@ def _handed_on(states: int) -> _Level:
 
 
 def prefixes(groups_of: np.ndarray) -> list[Combinations]:
-    """Steps that turn items into the ⊗ of all items of their group up to them.
+    """Steps that turn each item into the ⊗ of all items of its group up to it.
 
-    Step i doubles the length of what is covered; an item whose group begins later takes **1**,
-    which stands behind the tags.
+    Step i doubles the length that is covered; an item whose group begins later takes **1**, which
+    is appended to the tags.
     """
     n = len(groups_of)
     every, steps, reach = np.arange(n), [], 1

@@ -1,7 +1,7 @@
 """Random number generators and clocks, which a user function must not read.
 
 A user function runs once per combination of symbols, for all rows and all steps. A random number
-drawn in it would be one number for ever: it can't mean what it seems to say.
+drawn in it would stay the same for ever, which can't be what is meant.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from dolphin.symbolic.bounded import register
 
-# Each draws, or tells the time, whatever it is called with.
+# Each draws, or reads the clock, whatever its arguments.
 _ALWAYS = {
     "random": (
         "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle",
@@ -59,7 +59,7 @@ _GENERATORS = (
 
 
 class ChanceError(Exception):
-    """A function reads a random number generator or a clock. Its argument names that."""
+    """A function reads a random number generator or a clock, which the argument names."""
 
 
 class _Known:
@@ -92,7 +92,7 @@ def _by_identity(names: dict[str, tuple[str, ...]]) -> dict[int, tuple[Any, str]
         scope = vars(sys.modules[module]) if module in sys.modules else {}
         for member in members:
             value = scope.get(member)
-            # What a user has put in its place is a function of the user's own.
+            # What a user has put in its place is a user function.
             own = not isinstance(value, types.FunctionType) or value.__globals__ is scope
             if value is not None and own:
                 found[id(value)] = (value, f"{module}.{member}")

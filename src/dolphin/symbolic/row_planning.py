@@ -1,4 +1,4 @@
-"""Plans for operands whose rows have symbols of their own."""
+"""Plans for operands in per-row layout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row_plan(
     watch: Watch | None,
     sources: Sources,
 ) -> Plan:
-    """The plan of `task`, made anew."""
+    """The plan of `task`, built for this call."""
     table = caches.current_table()
     batch = rows.batch
     numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
@@ -97,18 +97,18 @@ def group_rows(
     return Plan(RowSymbols(table, numbers), combinations)
 
 
-_LARGEST_SCATTER = 1 << 24  # places of an array that is never looked at as a whole
+_LARGEST_SCATTER = 1 << 24  # places of an array that is never read as a whole
 
 
 def _first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each code below `bound` appears first, in that order, and the group of every entry."""
     count = len(codes)
-    if bound > min(_LARGEST_SCATTER, 64 * count):  # few codes of many: sorting looks at those only
+    if bound > min(_LARGEST_SCATTER, 64 * count):  # few codes of many: sorting visits only these
         _, found, inverse = np.unique(codes, return_index=True, return_inverse=True)
         first_of = found[inverse]
     else:  # five times faster than sorting; what is not written here is not read either
         seen = np.empty(bound, dtype=np.int32 if count < 2**31 else np.int64)
-        seen[codes[::-1]] = np.arange(count - 1, -1, -1)  # what is written last comes first
+        seen[codes[::-1]] = np.arange(count - 1, -1, -1)  # the first appearance stays
         first_of = seen[codes]
     first = np.flatnonzero(first_of == np.arange(count))
     rank = np.empty(count, dtype=np.int64)
@@ -176,8 +176,8 @@ def _row_joins(
 ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
     """Row, places and result of all combinations of symbols of one row that have equal keys.
 
-    All operands have symbols of their own in each row.
-    Those of the last join of the same function are taken over if this one only adds to them.
+    All operands are in per-row layout. The combinations of the last join of the same function are
+    reused if this one only adds to them.
     """
     remembers = watch is not None and rows.active is None
     known = caches.joined.get((task.operation, key)) if remembers else None

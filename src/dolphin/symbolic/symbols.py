@@ -4,11 +4,11 @@ Two questions are kept apart:
 
 * *equal* symbols (Python's `==`) are one symbol of a distribution: `1`, `1.0` and `True`;
 * *alike* symbols (equal, and of the same types all the way down) may share a remembered result of
-  a user function: `str(1)` must not be answered with what was found for `str(True)`.
+  a user function: `str(1)` must not be answered with the result of `str(True)`.
 
 A `SymbolTable` numbers symbols so that the rest of the symbolic stage can work on integer arrays.
-It only grows. A table that has become too large is replaced as a whole and never edited: whoever
-still holds its numbers also holds the table, and what was remembered in it is found again.
+It only grows. A table that has become too large is replaced as a whole and never edited: whatever
+still uses its numbers also holds the table, and what was remembered in it is found again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WELL_KNOWN = frozenset({"builtins", "fractions", "decimal", "datetime", "uuid",
 def kind(symbol: Any) -> Any:
     """What, besides equality, makes two symbols interchangeable as arguments of a function.
 
-    Two equal objects of a class of the user's own are interchangeable if their attributes are: a
-    function may read what `__eq__` leaves out.
+    Two equal objects of a user class are interchangeable if their attributes are: a function may
+    read what `__eq__` leaves out.
 
     >>> kind(1) == kind(True), kind((1, "a")) == kind((1.0, "a")), kind(0.0) == kind(-0.0)
     (False, False, False)
@@ -67,7 +67,7 @@ def kind(symbol: Any) -> Any:
 
 
 def _attributes(symbol: Any) -> Iterator[Any]:
-    """Names, kinds and values of the attributes of an object, whatever its `__eq__` looks at."""
+    """Names, kinds and values of the attributes of an object, whatever its `__eq__` compares."""
     try:
         items = list(vars(symbol).items())
     except TypeError:
@@ -114,7 +114,7 @@ def canonical(symbol: Any) -> Any:
 
 
 def _refuse(symbol: Any, cls: type) -> None:
-    """Raise for what hashes by identity and can't be meant as a symbol."""
+    """Raise for objects that hash by identity and can't be intended as symbols."""
     if cls.__module__.startswith("torch") and hasattr(symbol, "requires_grad"):
         raise SymbolError(
             f"a tensor can't be a symbol: {shorten(symbol)} compares elementwise and hashes by "
@@ -140,7 +140,7 @@ def _refuse(symbol: Any, cls: type) -> None:
 
 
 def _obviously_alike(symbol: Any, equal: Any) -> bool:
-    """Are two equal symbols of the same kind, as far as can be told quickly?"""
+    """Whether two equal symbols are of the same kind, as far as can be told quickly."""
     cls = type(symbol)
     if symbol is equal:
         return True
@@ -188,7 +188,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def _compares_with_anything(symbol: Any) -> bool:
-    """Whether a symbol, as a key of a dictionary, can meet any other without an error."""
+    """Whether a symbol, as a key of a dictionary, can be compared with any other."""
     cls = type(symbol)
     if cls in _SCALARS or cls is float or cls.__eq__ is object.__eq__:
         return True
@@ -220,13 +220,13 @@ class SymbolTable:
     def __init__(self) -> None:
         self.symbols: list[Any] = []
         self.memos: dict[Hashable, Memo] = {}
-        self.programs: dict[Hashable, Any] = {}  # what programs ask for after which choices
-        self.chances: list[Any] = []  # results that are a matter of chance
+        self.programs: dict[Hashable, Any] = {}  # trees of executions of programs
+        self.chances: list[Any] = []  # results that are random
         self.remembered = 0  # entries in all memos
-        self._changeable: list[int] = []  # numbers of symbols that are no plain values
+        self._changeable: list[int] = []  # numbers of symbols that are not plain values
         self._numbers: dict[Any, int] = {}
         self._special: dict[int, list[int]] = {}  # by hash, see `_number_special`
-        # Equal symbols of another kind get numbers of their own; `_class_of` leads from every
+        # Equal symbols of another kind get different numbers; `_class_of` leads from every
         # number to the number of the symbol that was first in its class of equals.
         self._variants: dict[int, list[int]] = {}
         self._class_of = np.empty(1024, dtype=np.int64)
@@ -239,10 +239,10 @@ class SymbolTable:
         return len(self.symbols)
 
     def number(self, symbol: Any) -> int:
-        """The number of `symbol`, given out now if it is new."""
+        """The number of `symbol`, assigned now if it is new."""
         try:
             known = self._numbers.get(symbol)
-        except Exception:  # unhashable, or an `__eq__` that takes only its own kind
+        except Exception:  # unhashable, or an `__eq__` that takes only its own type
             known = None
         if known is not None and _obviously_alike(symbol, self.symbols[known]):
             return known
@@ -263,13 +263,13 @@ class SymbolTable:
             return self._number_special(symbol, hashed)
 
     def numbers(self, symbols: Iterable[Any]) -> np.ndarray:
-        """The numbers of some symbols, given out now where they are new."""
+        """The numbers of some symbols, assigned now where they are new."""
         symbols = list(symbols)
         known = self._known_numbers(symbols)
         return np.fromiter(map(self.number, symbols), np.int64) if known is None else known
 
     def _known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
-        """The same where all symbols are known and obviously alike: without a step of Python each.
+        """The same where all symbols are known and obviously alike: without a Python loop.
 
         0.2 instead of 1.4 microseconds per symbol.
         """
@@ -293,9 +293,9 @@ class SymbolTable:
         return self._variant(symbol, first)
 
     def _number_special(self, symbol: Any, hashed: int) -> int:
-        """A symbol with an `__eq__` of the user's own: that may raise for objects of other types.
+        """A symbol with a user-defined `__eq__`, which may raise for objects of other types.
 
-        It never becomes a key of a dictionary, where it would meet whatever else the process uses.
+        It never becomes a key of a dictionary, where it would be compared with anything.
         """
         alike = self._special.setdefault(hashed, [])
         for number in alike:
@@ -327,7 +327,7 @@ class SymbolTable:
         return self._join(self._append(symbol), first)
 
     def _join(self, number: int, other: int) -> int:
-        """Make `number` one of the equals of `other`."""
+        """Put `number` into the class of equals of `other`."""
         first = int(self._class_of[other])
         self._variants.setdefault(first, []).append(number)
         self._class_of[number] = first
@@ -355,7 +355,7 @@ class SymbolTable:
         return Changing.among([self.symbols[number] for number in met.tolist()])
 
     def memo(self, key: Hashable, arity: int) -> Memo:
-        """What is remembered of a function, with this many arguments."""
+        """The remembered results of a function with this many arguments."""
         memo = self.memos.get((arity, key))
         return self.memos.setdefault((arity, key), Memo(arity)) if memo is None else memo
 
@@ -389,7 +389,7 @@ class Symbols(Sequence[Any]):
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
-        self._distinct = False  # known to be, that is
+        self._distinct = False  # True once that is known
         self._looked_up: tuple[Symbols, np.ndarray] | None = None
         self._index: dict[Any, int] | None = None
         self._changing: Changing | None = None
@@ -415,14 +415,14 @@ class Symbols(Sequence[Any]):
 
     @classmethod
     def _slowly(cls, given: tuple[Any, ...]) -> Symbols:
-        """The same where symbols can be anything."""
+        """The same for arbitrary symbols."""
         members = tuple(map(canonical, given))
         try:
             # Kinds come first: members of different types must not be compared.
             key = (tuple(map(kind, members)), members)
             return _known.get_or_make(key, lambda: cls(members))
         except Exception:
-            SymbolTable().numbers(members)  # names an unhashable one
+            SymbolTable().numbers(members)  # raises for an unhashable one
             return cls(members)  # an `__eq__` that fails among its own kind: not remembered
 
     def __reduce__(self) -> Any:
@@ -477,7 +477,7 @@ class Symbols(Sequence[Any]):
             return index.get(canonical(symbol), -1) if place is None else place
         except SymbolError:
             raise
-        except Exception:  # an `__eq__` that takes only its own kind
+        except Exception:  # an `__eq__` that takes only its own type
             places = (place for place, member in enumerate(self.members) if equal(symbol, member))
             return next(places, -1)
 
@@ -531,11 +531,11 @@ def _quick_kinds(members: tuple[Any, ...]) -> Any:
     return None
 
 
-_FEW = 64  # symbols that are read quickly enough
+_FEW = 64  # symbols that are read fast enough anyway
 
 
 def _address(members: tuple[Any, ...]) -> Hashable | None:
-    """Where the same objects are looked up."""
+    """The key under which the same objects are looked up."""
     return (len(members), id(members[0]), id(members[-1])) if len(members) > _FEW else None
 
 
@@ -550,6 +550,6 @@ _given: BoundedCache[Hashable, tuple[tuple[Any, ...], Symbols]] = BoundedCache(
 )
 register("symbols as given", _given.__len__, _given.clear)
 
-# Many programs share few sets of symbols. What is evicted is only made again.
+# Many programs share few sets of symbols. Evicted entries are rebuilt.
 _known: BoundedCache[Hashable, Symbols] = BoundedCache(1024)
 register("sets of symbols", _known.__len__, _known.clear)

@@ -1,4 +1,4 @@
-"""What a user asked for: the functions to run, what they are, and what they say."""
+"""What a user asked for: the functions to run, their identity, and their results."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Task(NamedTuple):
     cache: bool = True
 
     def key(self, sources: Sources, changing: Changing) -> Hashable | None:
-        """What the user's functions are, or None if that can't be told or isn't wanted.
+        """The identity of the user's functions, or None if they have none or `cache` is off.
 
-        Tensors that they refer to are entered in `sources`; `changing` is what may change about
-        the symbols that they are given.
+        Tensors that they refer to are added to `sources`; `changing` is what may change about
+        their arguments.
         """
         functions = (self.function, self.condition, *(self.on or ()))
         key = key_of(self.operation, functions, self.cache, sources.slot)
-        if self.on is not None and changing != NOTHING:  # keys of symbols are remembered apart
+        if self.on is not None and changing != NOTHING:  # keys of symbols are remembered separately
             return None
         return including(key, changing, self.function)
 
     def watch(self, key: Hashable | None, sources: Sources, changing: Changing) -> Watch | None:
-        """Notices whether the functions change what they read."""
+        """A watch that notices if the functions change what they read."""
         return None if key is None else Watch(key, lambda: self.key(sources.anew(), changing))
 
 
@@ -55,7 +55,7 @@ def results_of(
     sources: Sources,
     distinct: bool = True,
 ) -> np.ndarray:
-    """What the functions of a task say of each combination of symbols."""
+    """The results of a task's functions for each combination of symbols."""
     return evaluate(
         task.operation,
         task.function,
@@ -70,7 +70,7 @@ def results_of(
 
 
 def _memo_key(task: Task, key: Hashable | None, combinations: int) -> Hashable | None:
-    """Too many combinations at once would push everything else out of memory."""
+    """The key, or None: too many combinations at once would evict everything else."""
     if key is None or combinations > current_settings().max_remembered:
         return None
     return (task.operation, key)

@@ -1,4 +1,4 @@
-"""Keys for values: plain ones by content, everything else not at all."""
+"""Keys for values: plain ones by content, none for everything else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAPPINGS = frozenset(
     {dict, collections.OrderedDict, collections.Counter, types.MappingProxyType,
      collections.defaultdict}
 )  # fmt: skip
-# Objects that can't change and are known by what they show.
+# Objects that can't change and are identified by their contents.
 VALUES = (
     complex, range, slice, re.Pattern, fractions.Fraction, decimal.Decimal, datetime.date,
     datetime.time, datetime.timedelta, datetime.timezone, uuid.UUID, np.dtype,
@@ -61,7 +61,7 @@ APPENDING = {
 }
 NOTHING = object()  # no `self`
 WRAPPERS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
-# Types of functions that numpy and compiled libraries have of their own.
+# Types of functions of numpy and compiled libraries.
 _COMPILED = ("cython_function_or_method", "_ArrayFunctionDispatcher")
 _LRU = type(functools.lru_cache(lambda: None))
 TUPLE_FIELD = type(vars(collections.namedtuple("_Pair", "a"))["a"])
@@ -116,7 +116,7 @@ class TooMuchError(Exception):
 
 
 class Same:
-    """Equal only to another reference to the very same, still living object."""
+    """Equal only to another reference to the same object, while it is alive."""
 
     __slots__ = ("_hash", "_strong", "_weak")
 
@@ -145,16 +145,16 @@ class Same:
 
 
 def is_declared(value: Any) -> bool:
-    """Whether `pure` was said of a thing, or of the class of an object."""
+    """Whether a value, or its class, was declared `pure`."""
     return any_pure() and (is_pure(value) or is_pure(type(value)))
 
 
 Slot = Callable[[Any], Hashable | None]
-"""What stands for a value that counts by its place alone, not by content; None for all others."""
+"""The key of a value that counts by its place alone, not by content; None for all others."""
 
 
 class Values(abc.ABC):
-    """One walk over values. `reasons` tells why some can't be known."""
+    """One walk over values. `reasons` says why some have no key."""
 
     def __init__(self, slot: Slot | None = None) -> None:
         self.reasons: list[str] = []
@@ -164,11 +164,11 @@ class Values(abc.ABC):
         self._open: set[int] = set()  # containers around the present value
         self._data = 0  # plain values met so far
 
-    # -- what is said of functions -----------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _python(self, function: types.FunctionType, bound: Any = NOTHING) -> Hashable:
-        """A function of the user's own; `bound` is its first argument where that is known."""
+        """A user function; `bound` is its first argument where that is known."""
 
     @abc.abstractmethod
     def _method(self, function: types.FunctionType, owner: Any, use: Use, depth: int) -> Hashable:
@@ -176,7 +176,7 @@ class Values(abc.ABC):
 
     @abc.abstractmethod
     def _pure_function(self, function: types.FunctionType, bound: Any) -> Hashable:
-        """A function that somebody vouches for."""
+        """A function that was declared pure."""
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -210,11 +210,11 @@ class Values(abc.ABC):
         return self._escapes(value, use, depth) if key is None else key
 
     def _place(self, value: Any) -> Hashable | None:
-        """The key of a tensor of which only entries are taken: whoever asks watches over that."""
+        """The key of a tensor of which only entries are read, which the caller ensures."""
         return None if self._slot is None else self._slot(value)
 
     def _callable(self, value: Any, use: Use) -> Hashable | None:
-        """Functions in other guises."""
+        """Callables other than plain functions."""
         cls = type(value)
         if cls is types.MethodType:
             function = value.__func__
@@ -250,7 +250,7 @@ class Values(abc.ABC):
         return Same(function)
 
     def _library(self, function: types.FunctionType, use: Use) -> Hashable:
-        """A library's function is what it is, apart from what it wraps."""
+        """A library's function, by identity, and what it wraps."""
         module = function.__globals__.get("__name__")
         if not stateless(module):
             name = f"{module}.{function.__name__}"
@@ -264,7 +264,7 @@ class Values(abc.ABC):
         return (Same(function), *(self.value(c.cell_contents, use) for c in function.__closure__))
 
     def _behind_lru(self, value: Any, use: Use) -> Hashable:
-        """`lru_cache` keeps old results itself: what is inside may read nothing that changes."""
+        """`lru_cache` keeps old results itself: its function must read nothing that changes."""
         if (id(value), 0) in self._seen:
             return "again"
         self._seen.add((id(value), 0))
@@ -297,7 +297,7 @@ class Values(abc.ABC):
             self._open.discard(id(value))
 
     def _items(self, items: tuple[Any, ...], use: Use) -> Hashable:
-        """Contents in order. Plain ones, and tuples of them, without a step of Python for each."""
+        """Contents in order. Plain ones, and tuples of them, without a Python loop."""
         kinds = set(map(type, items))
         if kinds <= _SCALARS:
             return (items, tuple(map(type, items)) if len(kinds) > 1 else tuple(kinds))
@@ -310,7 +310,7 @@ class Values(abc.ABC):
         return tuple(self.value(item, use) for item in items)
 
     def _value_object(self, value: Any, use: Use) -> Hashable | None:
-        """Objects that are values: known by their content, whatever is done with them."""
+        """Objects that are values: identified by content, however they are used."""
         cls: Any = type(value)
         if issubclass(cls, VALUES) and of_library(cls.__module__):
             self._data += 1
@@ -350,7 +350,8 @@ class Values(abc.ABC):
         if isinstance(value, types.ModuleType):
             return self._unknown(f"passes on the module `{use.text(depth)}`")
         how = {"cell": "closes over", "first": "reads"}.get(use.root, "reads the global")
-        kind = f"a {type(value).__name__}"
+        name = type(value).__name__
+        kind = f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
         if hasattr(value, "data_ptr"):
             return self._unknown(f"{how} `{use.text(depth)}`, {kind}, whose numbers may change")
         return self._unknown(
@@ -430,12 +431,12 @@ _OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 
 
 def current(variable: Any) -> Any:
-    """What a context variable says now."""
+    """The current value of a context variable."""
     return variable.get(None)
 
 
 def _is_written(member: Any) -> bool:
-    """Whether a member of an enum class is code of the user's own."""
+    """Whether a member of an enum class is user code."""
     if isinstance(member, (staticmethod, classmethod)):
         member = member.__func__
     if type(member) is property:

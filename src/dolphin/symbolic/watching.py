@@ -1,4 +1,4 @@
-"""Who wants to know when user functions run: a profile, if one is active."""
+"""Observers of user functions: a profile, if one is active."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Is told of calls of user functions."""
+    """Is notified of calls of user functions."""
 
     def functions(self, calls: int) -> contextlib.AbstractContextManager[None]:
         """A block in which user functions are called this many times."""
         ...
 
     def not_remembered(self, reason: str) -> None:
-        """The present operation has a function whose results are not remembered."""
+        """The current operation has a function whose results are not remembered."""
         ...
 
 
@@ -30,7 +30,7 @@ def calls_of_functions(calls: int) -> contextlib.AbstractContextManager[None]:
 
 
 def tell_not_remembered(reason: str) -> None:
-    """The present operation has a function whose results are not remembered."""
+    """The current operation has a function whose results are not remembered."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher.not_remembered(reason)
@@ -38,7 +38,7 @@ def tell_not_remembered(reason: str) -> None:
 
 @contextlib.contextmanager
 def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Tell `watcher` of all calls in this block, in this thread or task only."""
+    """Notify `watcher` of all calls in this block, in this thread or task only."""
     token = _watcher.set(watcher)
     try:
         yield
