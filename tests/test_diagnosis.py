@@ -152,7 +152,7 @@ def not_sure_enough(scores):
     )
     ends = (lambda p: p[1], lambda e: e[0])
     two = dl.apply_if(edges, edges, lambda p, e: (p[0], e[1]), on=ends)
-    return two, [(0, 2)] * 4, "contradiction", "lukasiewicz makes 0"
+    return two, [(0, 2)] * 4, "contradiction", "lukasiewicz turns small values into 0"
 
 
 def only_the_likeliest(scores):

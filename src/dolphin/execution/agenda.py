@@ -1,4 +1,4 @@
-"""What samples have asked for and what has not run yet, and the order in which it runs."""
+"""Operations that samples have requested, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dolphin.symbolic.symbols import Symbols
 class Agenda:
     """Nodes of all samples. Those that are ready and of the same kind run as one.
 
-    Of the kinds of nodes that are ready the one runs first whose nodes, ready or not, need the
-    fewest steps before them: what comes early waits for nothing, what comes late waits until more
-    of its kind are ready. (The rule of dynamic batching in DyNet: Neubig, Goldberg and Dyer, 2017.)
+    Of the kinds with ready nodes, the one runs first whose nodes, ready or not, have the smallest
+    depth on average: early operations don't wait, late ones wait until more of their kind are
+    ready. (The rule of dynamic batching in DyNet: Neubig, Goldberg and Dyer, 2017.)
     """
 
     def __init__(self, size: int) -> None:
@@ -31,7 +31,7 @@ class Agenda:
         self.failed: list[Node] = []
 
     def kind(self, name: str, key: Hashable, run: Run) -> Kind:
-        """The kind of nodes with this name and key, in the present mode."""
+        """The kind of nodes with this name and key, in the current mode."""
         mode = self.mode()
         whole = (name, key, id(mode))
         known = self._kinds.get(whole)
@@ -40,14 +40,14 @@ class Agenda:
         return known
 
     def mode(self) -> Mode:
-        """The present mode; one object for all that are equal."""
+        """The current mode; one object for all that are equal."""
         mode = Mode.current()
         return self._modes.setdefault(mode, mode)
 
     def form(
         self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool
     ) -> Form:
-        """The form of rows of which this is known; it keeps alive what it is known by."""
+        """The form of rows with these properties; it keeps the objects in its key alive."""
         key = (id(domain), id(provenance), info.device, info.dtype, exclusive)
         known = self._forms.get(key)
         if known is None:
@@ -55,7 +55,7 @@ class Agenda:
         return known
 
     def add(self, node: Node) -> None:
-        """Write a node down; it becomes ready when all operands are there."""
+        """Add a node; it becomes ready when all its operands have run."""
         for d in node.operands:
             if isinstance(d, Pending):
                 before = d.node
@@ -87,7 +87,7 @@ class Agenda:
         return node.facts
 
     def bits_of(self, d: Tagged) -> int:
-        """Which inputs a distribution from outside speaks of, where its algebra can tell."""
+        """Which inputs a distribution from outside depends on, where its algebra can tell."""
         bits = 0
         if d.provenance.spreads and not d.certain:
             for facts in d.provenance.facts_in(d.tags):
@@ -102,7 +102,7 @@ class Agenda:
             self._ready[kind] = None
 
     def run(self) -> None:
-        """Run everything that was asked for."""
+        """Run all nodes."""
         while self._ready:
             kind = min(self._ready, key=lambda kind: kind.depths / kind.left)
             del self._ready[kind]
@@ -132,7 +132,7 @@ class Agenda:
                 self._find_out(nodes, error)
 
     def _find_out(self, nodes: list[Node], error: Exception) -> None:
-        """Something failed for all of them: run each on its own to see which one it is."""
+        """A joint run failed: run each node separately to find the one that fails."""
         for node in nodes:
             if len(nodes) > 1:
                 try:
@@ -152,7 +152,7 @@ class Agenda:
 
 
 def _error_of_operands(node: Node) -> BaseException | None:
-    """What went wrong before this node, so that it can't run."""
+    """The error of an operand, because of which this node can't run."""
     for d in node.operands:
         if isinstance(d, Pending) and d.node.error is not None:
             return d.node.error

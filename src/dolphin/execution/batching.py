@@ -1,10 +1,10 @@
 """Operations that run at once, or inside `dolphin.batched` together with those of other samples.
 
-The symbolic stage does not depend on numbers, so a sample goes through it on its own, with plans
-that are remembered as everywhere. Only the tag stage waits: a contraction of one sample is a block
-of a contraction of many, whatever the functions and symbols were. Where symbols depend on numbers
-(after `sample`), operations with the same function wait for each other and then run as a batch
-whose rows have symbols of their own.
+The symbolic stage does not depend on numbers, so each sample goes through it separately, with the
+usual cached plans. Only the tag stage waits: a contraction of one sample is a block of a
+contraction of many, whatever the functions and symbols were. Where symbols depend on numbers
+(after `sample`), operations with the same function wait for each other and then run as a batch in
+per-row layout.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Common(NamedTuple):
 
 
 class _Recipe(NamedTuple):
-    """How an operation was written down, to be repeated for others with the same key."""
+    """How an operation is recorded, to be reused for others with the same key."""
 
     kind: Kind
     plan: Plan
@@ -66,7 +66,7 @@ class _Recipe(NamedTuple):
 
 
 def _common(operands: Sequence[Tagged]) -> _Common | None:
-    """None where an operation runs at once: not in a sample, or not on single rows of one kind."""
+    """None where an operation runs at once: not in a sample, or not on single rows alike."""
     sample = collecting()
     if sample is None:
         return None
@@ -99,7 +99,7 @@ def _known(d: Tagged) -> Symbols | None:
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
-    """What a task makes of its operands."""
+    """The result of a task."""
     sample = collecting()
     if sample is None or where is not None:
         return run.combine(task, operands, where)
@@ -114,9 +114,9 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
 
 
 def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hashable | None:
-    """What decides how a combination is written down, where that can be told at a glance.
+    """A key for how a combination is recorded, where it is cheap to compute.
 
-    With it writing an operation down takes a third of the time.
+    With it, recording an operation takes a third of the time.
     """
     if active_profile() is not None or current_execution() is not None:
         return None
@@ -141,7 +141,7 @@ def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) 
         return _combine_later(common, task, operands)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
-    if plan.draws is not None:  # chance: the facts of each row are made when it runs
+    if plan.draws is not None:  # chance: the facts of each row are created when it runs
         return _combine_later(common, task, operands)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
     agenda = common.sample.agenda
@@ -207,7 +207,7 @@ def rowwise(
     *,
     exclusive: bool = False,
 ) -> Tagged:
-    """An operation on one distribution that treats every row by itself. Equal keys: the same one.
+    """An operation on one distribution, row by row; equal keys mean the same operation.
 
     `domain`: the symbols of the result, where they are known beforehand.
     """
@@ -225,7 +225,7 @@ def read_rows(
     key: Hashable,
     argument: Any = None,
 ) -> Any:
-    """A value for each row, one for the row of a sample: `reader` gets rows and their arguments."""
+    """A value per row; inside a sample, of its one row. `reader` gets rows and their arguments."""
     common = _common([d]) if isinstance(d, Pending) and not d.node.done else None
     if common is None:
         return reader(d, [argument] * d.batch)
@@ -236,7 +236,7 @@ def read_rows(
 def negated(d: Tagged, world: Symbols | None) -> Tagged:
     """The same symbols, or those of a closed world, with negated tags."""
     if not negates(d.provenance):
-        return selecting.negated(d, world)  # says so
+        return selecting.negated(d, world)  # raises
     domain = d.known_domain if isinstance(d, Pending) else None
     return rowwise("negate", partial(_negated, world), d, world, world or domain)
 
@@ -246,7 +246,7 @@ def _negated(world: Symbols | None, d: Tagged) -> Tagged:
 
 
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
-    """At most k symbols of each row, each row its own, with their tags unchanged."""
+    """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     selecting.check_sample(k, method)
     if isinstance(d, Pending) and d.known_domain is not None and len(d.known_domain) <= k:
         return d

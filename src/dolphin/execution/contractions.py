@@ -1,8 +1,8 @@
 """Contractions of many samples as one: rows of a batch, or blocks of one long list of tags.
 
 Where the symbols of samples differ, or their operands come from different places, rows are not
-put together first: the tags of all operands stand in one *pool*, and each sample's contraction is
-a block of index lists into it.
+gathered first: the tags of all operands are in one *pool*, and each sample's contraction is a
+block of index lists into it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Plan, RowAddress, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 
-_WORTH_A_RUN = 8192  # combinations with one plan for which a run of their own costs less
+_WORTH_A_RUN = 8192  # combinations with one plan for which a separate run costs less
 
 
 def settle(nodes: Sequence[Node], result: Tagged) -> None:
@@ -32,7 +32,7 @@ def settle(nodes: Sequence[Node], result: Tagged) -> None:
 
 
 def settle_inputs(nodes: Sequence[Node], result: Tagged) -> None:
-    """The same for inputs that samples have made."""
+    """The same for inputs that samples create."""
     if result.provenance.spreads:
         places = np.array([node.sample.number for node in nodes], dtype=np.int64)
         result = Pooled.of_input(result, places, nodes[0].sample.agenda.size)
@@ -51,8 +51,8 @@ def spread_out(d: Tagged, batch: int) -> Tagged:
 
 
 def run_contractions(nodes: Sequence[Node]) -> None:
-    """Contractions of as many operands each, with whatever plans."""
-    # Certain operands are of any provenance.
+    """Contractions with the same number of operands and any plans."""
+    # Certain operands fit any provenance.
     provenance = next(d.provenance for d in nodes[0].operands if not d.certain)
     if provenance.spreads:
         nodes = _run_apart(nodes, provenance)
@@ -85,7 +85,7 @@ def _run_shared(nodes: Sequence[Node], provenance: Provenance) -> None:
 
 
 def _run_mixed(nodes: Sequence[Node], provenance: Provenance) -> None:
-    """Plans of their own: each is a block of one contraction."""
+    """Different plans: each is a block of one contraction."""
     if isinstance(provenance, TensorProvenance):
         pool = Pool.of([_rows(nodes, at) for at in range(len(nodes[0].operands))], provenance)
         tags, starts = [pool.tags] * len(pool.starts), pool.starts
@@ -100,8 +100,8 @@ def _run_mixed(nodes: Sequence[Node], provenance: Provenance) -> None:
 def _run_apart(nodes: Sequence[Node], provenance: Provenance) -> Sequence[Node]:
     """Run those whose operands have no fact in common, where facts belong to rows of a batch.
 
-    The rest is returned. These tags know which sample they speak of, so facts need not be arranged
-    for each operation anew: 64 trees take a quarter of the time under top-k proofs.
+    The rest is returned. These tags know which sample they belong to, so facts need not be arranged
+    again for each operation: 64 trees take a quarter of the time under top-k proofs.
     """
     size = nodes[0].sample.agenda.size
     apart = [node for node in nodes if _is_apart(node, provenance, size)]
@@ -109,7 +109,7 @@ def _run_apart(nodes: Sequence[Node], provenance: Provenance) -> Sequence[Node]:
         return nodes
     operands = [_rows(apart, at) for at in range(len(apart[0].operands))]
     if _are_a_batch(apart, operands):
-        return nodes  # as a batch with rows of its own
+        return nodes  # as a batch of its own rows
     sources = {id(row.of): row.of for rows in operands for row in rows}.values()
     if not provenance.all_apart([d.flat_tags()[0] for d in sources]):
         return nodes  # the same inputs under different names
@@ -125,7 +125,7 @@ def _run_apart(nodes: Sequence[Node], provenance: Provenance) -> Sequence[Node]:
 
 
 def _is_apart(node: Node, provenance: Provenance, size: int) -> bool:
-    """Whether the operands of a node come from different inputs, all of them in their places."""
+    """Whether the operands of a node come from different inputs, each in the row of its sample."""
     seen = 0
     for d in node.operands:
         if isinstance(d, Pending):
@@ -143,7 +143,7 @@ def _is_apart(node: Node, provenance: Provenance, size: int) -> bool:
 
 
 def _are_a_batch(nodes: Sequence[Node], operands: Sequence[Sequence[Row]]) -> bool:
-    """Whether the operands are whole distributions, and nothing is gained by pooling them."""
+    """Whether the operands are whole distributions, so that pooling gains nothing."""
     if any(node.payload is not nodes[0].payload for node in nodes):
         return False
     return all(
@@ -211,7 +211,7 @@ class Pool(NamedTuple):
 def _flat_rows(
     source: Tagged, numbers: Sequence[int], like: Tags | None
 ) -> tuple[Tags, np.ndarray, int]:
-    """Flattened tags of these rows at least, where each row's begin, and how many there are."""
+    """Flattened tags of at least these rows, where each row starts, and the number of tags."""
     few = 2 * len(numbers) < source.batch
     kept = np.array(numbers, dtype=np.int64)
     if few and isinstance(source.provenance, TensorProvenance):
@@ -261,7 +261,7 @@ def _rows(nodes: Iterable[Node], operand: int) -> list[Row]:
 
 
 def _side_by_side(nodes: Sequence[Node]) -> tuple[list[Any], list[np.ndarray]]:
-    """The tags of each operand, row after row, and where each row's begin."""
+    """The tags of each operand, row after row, and where each row starts."""
     operands = [operand_of(nodes, at) for at in range(len(nodes[0].operands))]
     like = like_of(operands)
     tags, starts = [], []

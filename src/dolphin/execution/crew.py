@@ -1,10 +1,10 @@
-"""Samples of a batch, each with a program that can stop in the middle and go on later.
+"""Samples of a batch, each with a program that can be suspended and resumed.
 
-Plain Python code can only stop if it has a stack of its own, so samples run in threads. There is a
-single baton: whoever has it runs, everybody else waits, so a program sees no concurrency. A thread
-runs one sample after the other; it stays with a sample only if that has to wait for a number, and
-then another thread goes on. A program that never looks at a number needs one thread in all.
-The operations themselves run in the thread of the caller.
+Plain Python code can only be suspended on its own stack, so samples run in threads. There is a
+single baton: the thread that has it runs, all others wait, so a program sees no concurrency. A
+thread runs one sample after the other; it is tied to a sample only while that waits for a number,
+and another thread continues. A program that never reads a number needs a single thread. The
+operations themselves run in the thread of the caller.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dolphin.errors import InputError
 from dolphin.execution.agenda import Agenda
 from dolphin.execution.pending import Cancelled, Mode, Node, collecting_in
 
-MOST_WAITING = 256  # samples that stop in the middle before the numbers they wait for are computed
-_PATIENCE = 5.0  # seconds that a sample has to end after the batch was interrupted
+MOST_WAITING = 256  # suspended samples before the numbers that they wait for are computed
+_PATIENCE = 5.0  # seconds that a sample has to finish after the batch was interrupted
 
 
 class SampleFailed(Exception):  # noqa: N818 (not for users: carries the number of the sample)
@@ -49,7 +49,7 @@ class _Gate:
 
 
 class _Sample:
-    """A sample that is running: writes its operations down and waits for them."""
+    """A running sample: records its operations and waits for them."""
 
     __slots__ = ("_inputs", "agenda", "crew", "number")
 
@@ -90,7 +90,7 @@ class Crew:
         self._threads: list[threading.Thread] = []
 
     def run(self) -> list[Any]:
-        """What the program returns for each sample; operations of all of them have run."""
+        """The program's result for each sample; all operations have run."""
         try:
             while self._next < len(self.samples) or self._waiting:
                 self._mine = False
@@ -120,7 +120,7 @@ class Crew:
     # -- the baton ---------------------------------------------------------------------------------
 
     def _pass_on(self) -> None:
-        """Called by whoever has the baton and is about to wait or end."""
+        """Called by the thread that has the baton and is about to wait or end."""
         if self.cancelled or self._error is not None:
             self._main.open()
         elif self._waiting and self._waiting[0][1].done:
@@ -139,8 +139,8 @@ class Crew:
         """Wait in the middle of a sample until a node has run."""
         if self.over:
             raise InputError(
-                "batched: a distribution is read that belongs to a call of a batched program which "
-                "failed before it was computed."
+                "batched: this distribution belongs to a call of a batched program that failed "
+                "before it was computed."
             )
         if self.cancelled:
             raise Cancelled
@@ -172,15 +172,15 @@ class Crew:
                 self.results[number] = self.program(*args, **kwargs)
         except Cancelled:
             return
-        except BaseException as error:  # goes on in the thread of the caller
+        except BaseException as error:  # raised again in the thread of the caller
             if self._error is None:
                 self._error = (number, error)
 
     def _cancel(self) -> None:
-        """End all samples that wait."""
+        """End all waiting samples."""
         self.cancelled = True
         if not self._mine and not self._main.wait(_PATIENCE):
-            return  # a program that doesn't come back keeps its thread
+            return  # a program that doesn't return keeps its thread
         while self._waiting:
             self._waiting.popleft()[0].open()
             if not self._main.wait(_PATIENCE):

@@ -1,12 +1,12 @@
-"""Contractions that are deferred until their result is read: the one place that knows of them.
+"""Contractions that are deferred until their result is read: the only module that knows of them.
 
-A fold over many operands makes tags that only the next step reads: a provenance that can compute
-such a chain at once gets it at once, when the last result is read. And where only one symbol per
-row is read, the label's, only its combinations are made in the last step. Results are the same:
-a chain is computed with the settings and the gradient mode in force when it was written.
+A fold over many operands creates tags that only the next step reads: a provenance that can compute
+such a chain as a whole gets all of it when the last result is read. And where only one symbol per
+row is read, the label's, only its combinations are computed in the last step. Results are the same:
+a chain is computed with the settings and the gradient mode in force when it was recorded.
 
-`defer` decides, `Deferred.compute` and `Deferred.read` read. A provenance takes part with one
-method, `Provenance.deferral`.
+`defer` decides whether to defer; `Deferred.compute` and `Deferred.read` compute the result. A
+provenance takes part with one method, `Provenance.deferral`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
 
 
 class Deferred:
-    """The tags that `lists` make of `before` and `other`, not computed yet."""
+    """The contraction of `before` and `other` by `lists`, not computed yet."""
 
     __slots__ = (
         "before", "context", "extended", "gradients", "how", "length", "lists", "other",
@@ -73,12 +73,12 @@ class Deferred:
                 self.length += earlier.length
 
     def compute(self) -> Tags:
-        """The tags, in one go from the last ones that are known."""
+        """The tags, in one pass from the last ones that were computed."""
         with torch.set_grad_enabled(self.gradients):
             return self.context.copy().run(self.how.chain, *self._chain())
 
     def _chain(self) -> tuple[Tags, list[tuple[IndexLists, Tags]]]:
-        """The last tags that are known, and the steps from there to here."""
+        """The last tags that were computed, and the steps from there to here."""
         steps, at = [], self
         while True:
             steps.append((at.lists, at.other))
@@ -102,7 +102,7 @@ class Deferred:
         return self.how.read(*self._chain(), wanted)
 
     def _only(self, wanted: np.ndarray) -> Tags | None:
-        """The tag of one symbol per row, flattened, if it is made of few of all combinations."""
+        """The tag of one symbol per row, flattened, if it needs few of all combinations."""
         provenance, batch = self.how.provenance, len(wanted)
         every = self.lists.combinations * batch
         if every < self.how.few or self.lists.counts(wanted).sum() * _FEW_OF > every:

@@ -1,7 +1,8 @@
-"""The facts behind chances: what the draws of an operation weigh now, and which draws are the same.
+"""The facts behind chances: the current weights of an operation's draws, and which draws are the
+same.
 
-Every call of an operation draws anew, with facts of its own. Only the rounds of a fixpoint repeat
-the same draws: `Rounds` remembers them by the place in the step where they were made.
+Every call of an operation is a new draw, with new facts. Only the rounds of a fixpoint repeat the
+same draws: `Rounds` remembers them by the place in the step where they were made.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def tags_of(
 ) -> list[Tags]:
     """The operands' tags and those of the draws, all as precise as the most precise of them.
 
-    `site` tells the places in the step of a fixpoint apart where draws are made. `flat`: rows have
-    symbols of their own.
+    `site` distinguishes the places in the step of a fixpoint where draws are made. `flat`: the
+    operands are in per-row layout.
     """
     if isinstance(provenance, Notes):
         raise UnsupportedError(
@@ -71,9 +72,9 @@ def tags_of(
 
 
 def own_facts(provenance: Provenance, batch: int) -> bool:
-    """Whether the draws of each row are facts of their own.
+    """Whether the draws of each row are separate facts.
 
-    Numbers are the same in all rows. Facts aren't: rows can be taken apart, and meet again.
+    Numbers are the same in all rows. Facts aren't: rows can be separated, and combined again.
     """
     return batch > 1 and not isinstance(provenance, TensorProvenance)
 
@@ -117,7 +118,7 @@ class _Entries:
 def _weights(
     draws: Draws, tensors: Sequence[Tensor], device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """The present weight of every column."""
+    """The current weight of every column."""
     known = draws.prepared.get((device, dtype))
     if known is None:
         constants = to_device(draws.constants, device).to(dtype)
@@ -155,7 +156,7 @@ def _entries(
 
 
 def _check(draws: Draws, weights: Tensor) -> None:
-    """Refuse present weights that can't be meant, where looking at them costs nothing."""
+    """Refuse invalid weights, where reading them costs no synchronisation."""
     if not reading_is_free(weights) or not len(draws):
         return
     values = weights.detach().cpu().numpy().astype(np.float64)
@@ -198,7 +199,7 @@ class Rounds:
         self._met: dict[Hashable, int] = {}
 
     def start_round(self) -> None:
-        """What comes next is the first place of its kind again."""
+        """Start numbering the places of draws again."""
         self._met.clear()
 
     def nested(self) -> Rounds:
@@ -214,7 +215,7 @@ class Rounds:
     def tags(
         self, draws: Draws, site: Hashable, make: Callable[[Draws], Tags], provenance: Provenance
     ) -> Tags:
-        """The tags of draws, of which those of combinations met before are the same ones."""
+        """The tags of draws; combinations of earlier rounds keep theirs."""
         known: _Site = self._site(site, _Site)
         arguments = draws.labels.arguments
         new = [c for c, combination in enumerate(arguments) if combination not in known.start]
@@ -238,7 +239,7 @@ _witness: ContextVar[list[Hashable] | None] = ContextVar("dolphin_drawn", defaul
 
 @contextlib.contextmanager
 def witness() -> Iterator[list[Hashable]]:
-    """A list that shows whether something is drawn in a block."""
+    """A list that is not empty if something is drawn in the block."""
     outer = _witness.get()
     seen: list[Hashable] = []
     token = _witness.set(seen)
@@ -255,7 +256,7 @@ _rounds: ContextVar[Rounds | None] = ContextVar("dolphin_rounds", default=None)
 
 @contextlib.contextmanager
 def rounds() -> Iterator[Rounds]:
-    """For the duration of a fixpoint."""
+    """A block for the rounds of a fixpoint."""
     outer = _rounds.get()
     own = Rounds() if outer is None else outer.nested()
     token = _rounds.set(own)

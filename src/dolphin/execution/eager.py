@@ -14,9 +14,9 @@ _R = TypeVar("_R")
 
 
 def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make an operation one that compilers leave alone.
+    """Exclude an operation from compilation.
 
-    The compiler is imported only by those who use it: that takes longer than all of Dolphin.
+    The compiler is imported only where it is used: that takes longer than importing all of Dolphin.
     """
     disabled: Callable[_P, _R] | None = None
 

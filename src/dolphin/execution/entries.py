@@ -1,9 +1,9 @@
-"""What a user function does to tensors: only take entries, or look at their numbers?
+"""Whether a user function only takes entries of tensors, or reads their numbers.
 
 A function that only takes entries, as weights of chances, gives the same result whatever the
-numbers are, so the symbolic stage may remember it: each weight is written down as the entry's
-place. Adding, subtracting and scaling entries is written down too, as a linear combination.
-Everything else counts as a look at the numbers, and then the function is not remembered.
+numbers are, so the symbolic stage may remember it: each weight is recorded as the entry's place.
+Adding, subtracting and scaling entries is recorded too, as a linear combination. Everything else
+counts as reading the numbers, and then the function is not remembered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from dolphin.symbolic.chance import Term, Weight
 
-# What only moves entries about: the same can be done to the places of the entries.
+# Functions that only move entries: they can be applied to the places of the entries as well.
 _MOVES = frozenset(
     {
         "__getitem__", "select", "unbind", "view", "reshape", "flatten", "t", "transpose",
@@ -38,7 +38,7 @@ _NEGATIONS = frozenset({"neg", "negative", "__neg__"})
 
 
 class _Entries(NamedTuple):
-    """A tensor that is made of entries of a source."""
+    """A tensor that consists of entries of a source."""
 
     tensor: Tensor
     source: int
@@ -85,7 +85,7 @@ class Watch(TorchFunctionMode):
         return made
 
     def _moved(self, name: str, func: Any, args: Any, kwargs: Any, made: Any) -> bool:
-        """Write down where moved entries come from."""
+        """Record where moved entries come from."""
         known = self._known.get(id(args[0])) if args else None
         if name not in _MOVES or not isinstance(known, _Entries) or _has_tensor(args[1:]):
             return False
@@ -97,7 +97,7 @@ class Watch(TorchFunctionMode):
         return True
 
     def _combined(self, name: str, args: Any, made: Any) -> bool:
-        """Write down a linear combination of single entries."""
+        """Record a linear combination of single entries."""
         if not isinstance(made, Tensor) or made.dim() != 0 or not 1 <= len(args) <= 2:
             return False
         operands = [self._operand(arg) for arg in args]
@@ -129,7 +129,7 @@ def _has_tensor(values: Any) -> bool:
 
 
 def _combination(name: str, operands: Sequence[Weight]) -> Weight | None:
-    """The linear combination that an operation makes of others; None if it makes none."""
+    """The linear combination that an operation computes; None if it isn't one."""
     first = operands[0]
     if name in _NEGATIONS and len(operands) == 1:
         return _scaled(first, -1.0)

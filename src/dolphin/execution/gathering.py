@@ -20,14 +20,14 @@ class Row(NamedTuple):
 
     of: Tagged
     number: int
-    exclusive: bool  # in this row; `of` says it of all of its rows
+    exclusive: bool  # in this row; that of `of` is for all of its rows
 
 
 class Pooled(Tagged):
-    """Rows of results that know which sample of a batch they speak of.
+    """Rows of results that know which sample of a batch they belong to.
 
     Their tags are flattened, and their facts have a row for each sample, so they can be combined
-    with others of the batch as they are. `take_rows` makes ordinary rows of them.
+    with others of the batch as they are. `take_rows` turns them into ordinary rows.
     """
 
     __slots__ = ("_flat", "_plain", "places", "size")
@@ -43,7 +43,7 @@ class Pooled(Tagged):
 
     @classmethod
     def of_input(cls, d: Tagged, places: np.ndarray, size: int) -> Pooled:
-        """Inputs that samples have made, as rows of all samples where that is wanted."""
+        """Inputs that samples created, as rows of all samples."""
         made = cls(d.domain, d.made, d.provenance, places, size)
         made.exclusive, made.groups = d.exclusive, d.groups
         made._plain = d
@@ -51,7 +51,7 @@ class Pooled(Tagged):
 
     @property
     def plain(self) -> bool:
-        """Whether they are known as ordinary rows, too."""
+        """Whether they are available as ordinary rows, too."""
         return self._plain is not None
 
     def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
@@ -96,7 +96,7 @@ def gathered(rows: Sequence[Row]) -> Tagged:
 
 
 def _taken(source: Tagged, places: Sequence[int], rows: Sequence[Row]) -> Tagged:
-    """The rows of one source that stand at these places."""
+    """The rows of one source at these places."""
     numbers = np.array([rows[place].number for place in places], dtype=np.int64)
     if isinstance(source, Pooled):
         return source.take_rows(numbers)

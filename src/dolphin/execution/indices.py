@@ -1,8 +1,8 @@
 """Index lists: which tags combine into which, as arrays that follow the device.
 
-A `Contraction` is all that the tag stage learns of a plan, unless it is a `Convolution`, a kind of
-its own for sums of integers. It says, for operands with tags
-`t_1 .. t_K` and every group g of combinations m,
+A `Contraction` is all that the tag stage knows of a plan, unless it is a `Convolution`, a separate
+kind for sums of integers. It says, for operands with tags `t_1 .. t_K` and every group g of
+combinations m,
 
     out[g] = ⊕_{m in g}  t_1[index_1[m]] ⊗ ... ⊗ t_K[index_K[m]]
 
@@ -27,24 +27,24 @@ from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """An ordinary tensor, also where the caller is in inference mode: it will be used again."""
+    """An ordinary tensor, even if the caller is in inference mode: it will be used again."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
             return to_device(array, device)
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
-# A plain dictionary, because the compiler can look into it.
+# A plain dictionary, because the compiler can trace it.
 _constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
 _MOST_CONSTANTS = 4096
 register("constants", _constants.__len__, _constants.clear)
 
 
 def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
-    """A few integers as a tensor, made once for each device."""
+    """A few integers as a tensor, created once per device."""
     known = _constants.get((values, device))
     if known is None:
-        if torch.compiler.is_compiling():  # what an exporter makes has no values: not to be kept
+        if torch.compiler.is_compiling():  # an exporter's tensors have no values: don't keep them
             return torch.tensor(values, dtype=torch.int64, device=device)
         if len(_constants) >= _MOST_CONSTANTS:
             _constants.clear()
@@ -81,7 +81,7 @@ class Index:
 class RowMap:
     """Which row each of some flattened tags belongs to.
 
-    Tags that are the same in all rows say row 0, in any place: what they combine with knows better.
+    Tags that are the same in all rows have row 0 everywhere: what they combine with decides.
     """
 
     __slots__ = ("_tensors", "numbers")
@@ -113,7 +113,7 @@ class RowMap:
         )
 
     def on(self, device: torch.device) -> Tensor:
-        """The rows as a tensor, made once for each device."""
+        """The rows as a tensor, created once per device."""
         known = self._tensors.get(device)
         if known is None:
             known = self._tensors[device] = to_device(self.numbers, device)
@@ -148,7 +148,7 @@ class BucketTensors:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Groups of about the same size: combination d of group w stands at [d, w]."""
+    """Groups of about the same size: combination d of group w is at [d, w]."""
 
     indices: tuple[np.ndarray, ...]  # one per operand, (depth, width)
     pad: np.ndarray | None
@@ -197,7 +197,7 @@ class Contraction:
         return len(self.group_of)
 
     def spelled_out(self) -> Contraction:
-        """Itself: what every algebra understands."""
+        """Itself: every algebra supports it."""
         return self
 
     @property
@@ -233,7 +233,7 @@ class Contraction:
         return self._made
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How many combinations each group has, where they start in `order`, and the order."""
+        """The number of combinations of each group, where they start in `order`, and the order."""
         if self._ordered is None:
             counts = np.bincount(self.group_of, minlength=self.groups)
             order = np.argsort(self.group_of, kind="stable")
@@ -242,10 +242,10 @@ class Contraction:
 
     @property
     def narrowed(self) -> tuple[tuple[Index | None, ...], Contraction]:
-        """Which places of each operand take part (None: as they are), and the rest of the work.
+        """Which places of each operand take part (None for all), and the remaining contraction.
 
-        Where few tags of many take part, as in a join with a knowledge base, those are taken out
-        first, so that nothing that follows depends on the size of the operand.
+        Where few tags of many take part, as in a join with a knowledge base, these are selected
+        first, so that the rest doesn't depend on the size of the operand.
         """
         if self._narrowed is None:
             parts = [_used(index) for index in self.indices]
@@ -257,11 +257,11 @@ class Contraction:
         return self._narrowed
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
-        """How many combinations some groups have; none where there is no group (-1)."""
+        """The number of combinations of some groups; 0 where there is no group (-1)."""
         return np.where(wanted >= 0, self._sorted()[0][wanted], 0)
 
     def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """The combinations of some groups (-1: none): whose they are, and where in each operand."""
+        """The combinations of some groups (-1: none): which group's, and where in each operand."""
         _, starts, order = self._sorted()
         number = self.counts(wanted)
         whose = np.repeat(np.arange(len(wanted)), number)
@@ -289,7 +289,7 @@ class Contraction:
         return self._two_by_two[1]
 
     def prepare(self, device: torch.device) -> None:
-        """Make every tensor on `device` that running this as a whole needs."""
+        """Create every tensor on `device` that running this as a whole needs."""
         self.on(device)
         if self.position is not None:
             self.position.on(device)
@@ -344,11 +344,11 @@ class Contraction:
 
     @property
     def position(self) -> Index | None:
-        """Where each group's result stands among the buckets' results, if not just in order."""
+        """The place of each group's result among the buckets' results, unless they are in order."""
         return self._layout[1]
 
     def flat_on(self, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor | None]:
-        """Places in each operand, the groups, and the groups without a combination if any are."""
+        """Places in each operand, the groups, and the groups without a combination if any."""
         known = self._flat_on.get(device)
         if known is None:
             empty = np.ones(self.groups, dtype=bool)
@@ -371,14 +371,14 @@ class Contraction:
         return order
 
     def groups_on(self, device: torch.device) -> Tensor:
-        """The group of every combination, made once for each device."""
+        """The group of every combination, created once per device."""
         known = self._groups_on.get(device)
         if known is None:
             known = self._groups_on[device] = to_device(self.group_of, device)
         return known
 
     def on(self, device: torch.device) -> tuple[BucketTensors, ...]:
-        """The buckets on `device`, made once."""
+        """The buckets on `device`, created once."""
         known = self._devices.get(device)
         if known is None:
             known = tuple(
@@ -395,11 +395,11 @@ class Contraction:
         return known
 
 
-_MANY = 1024  # places of an operand from which on it pays to take out the few that are used
+_MANY = 1024  # places of an operand above which it pays to select the few that are used
 
 
 def _used(index: np.ndarray) -> tuple[Index | None, np.ndarray]:
-    """The places that an index refers to if they are few of many, and the index among those."""
+    """The places that an index refers to if they are few, and the index among those."""
     if int(index.max(initial=0)) < max(_MANY, 4 * len(index)):
         return None, index
     used, among = np.unique(index, return_inverse=True)
@@ -407,7 +407,7 @@ def _used(index: np.ndarray) -> tuple[Index | None, np.ndarray]:
 
 
 _WORTH_A_BUCKET = 256  # combinations that padding may add before it costs more than a bucket
-_LITTLE = 16  # of this many combinations, padding may add one for each bucket that it saves
+_LITTLE = 16  # padding may add one in this many combinations per bucket that it saves
 
 
 def _joined_classes(classes: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
@@ -467,7 +467,7 @@ IndexLists = Contraction | Convolution
 
 
 def lists_of(combinations: Combinations | AntiDiagonals) -> IndexLists:
-    """The index lists of a plan, made once."""
+    """The index lists of a plan, created once."""
     if combinations.lists is None:
         if isinstance(combinations, AntiDiagonals):
             combinations.lists = Convolution(combinations.sizes)

@@ -1,8 +1,8 @@
-"""Operations that samples ask for, to be run together with those of other samples.
+"""Operations that samples request, to be run together with those of other samples.
 
-Inside `dolphin.batched` a sample's operation is a `Node`: it is written down, and what it will make
-is a `Pending` row. Whoever reads the row's numbers waits until they are there. What a sample can do
-without numbers (symbols of results, sizes, errors of user functions) it does at once.
+Inside `dolphin.batched` a sample's operation is a `Node`: it is recorded, and its result is a
+`Pending` row. Code that reads the row's numbers waits until they are there. What doesn't need
+numbers (symbols of results, sizes, errors of user functions) is done at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dolphin.symbolic.symbols import Symbols
 
 
 class Waiting(Protocol):
-    """A sample that is running: who runs its nodes, and where it waits for them."""
+    """A running sample: what runs its nodes, and how it waits for them."""
 
     @property
     def agenda(self) -> Kinds:
@@ -32,11 +32,11 @@ class Waiting(Protocol):
         ...
 
     def add(self, node: Node) -> None:
-        """Write a node down."""
+        """Record a node."""
         ...
 
     def wait_for(self, node: Node) -> None:
-        """Return when the node has run."""
+        """Wait until the node has run."""
         ...
 
 
@@ -46,28 +46,28 @@ class Kinds(Protocol):
     recipes: dict[Hashable, Any]
 
     def kind(self, name: str, key: Hashable, run: Run) -> Kind:
-        """The kind of nodes with this name and key, in the present mode."""
+        """The kind of nodes with this name and key, in the current mode."""
         ...
 
     def mode(self) -> Mode:
-        """The present mode; one object for all that are equal."""
+        """The current mode; one object for all that are equal."""
         ...
 
     def form(
         self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool
     ) -> Form:
-        """The form of rows of which this is known."""
+        """The form of rows with these properties."""
         ...
 
 
 _agenda: ContextVar[Waiting | None] = ContextVar("dolphin_agenda", default=None)
 collecting = _agenda.get
-"""The sample that is running; None outside of `dolphin.batched`."""
+"""The sample that is running; None outside `dolphin.batched`."""
 
 
 @contextlib.contextmanager
 def collecting_in(sample: Waiting) -> Iterator[None]:
-    """A block whose operations are written down."""
+    """A block whose operations are recorded."""
     token = _agenda.set(sample)
     try:
         yield
@@ -129,7 +129,7 @@ class Node:
     """An operation on one row of each operand, to be run with all others of its kind.
 
     `kind.run` gets all of them and settles each: with a row of a distribution, or with a value.
-    There are many nodes, so they hold little: the garbage collector looks at all of it.
+    There are many nodes, so they hold little: the garbage collector visits all of it.
     """
 
     __slots__ = (
@@ -157,23 +157,23 @@ class Node:
         self.operands: Sequence[Tagged] = operands
         self.payload: Any = payload
         self.source: Tagged | None = None
-        self.number = 0  # which row of the source it has made
+        self.number = 0  # which row of the source is its result
         self.value: Any = None
         self.error: BaseException | None = None
         self.raised = False  # whether the sample has seen the error
         self.done = False
         self.depth, self.blockers = 0, 0
-        self.facts = 0  # which inputs it speaks of, one bit each; 0: not written down by a sample
+        self.facts = 0  # which inputs it depends on, one bit each; 0: not recorded by a sample
         self.dependents: list[Node] | None = None
         sample.add(self)
 
     def settle(self, source: Tagged | None, number: int = 0, value: Any = None) -> None:
-        """The node has run. What it needed is let go."""
+        """Store the result and release the operands."""
         self.source, self.number, self.value, self.done = source, number, value, True
         self.operands, self.payload = (), None
 
     def fail(self, error: BaseException) -> None:
-        """The node could not run."""
+        """Store the error because of which the node could not run."""
         self.error = error
         self.settle(None)
 
@@ -196,7 +196,7 @@ Run = Callable[[Sequence[Node]], None]
 
 
 class Form:
-    """What is known of a row before its numbers. Forms of a batch that are equal are one object."""
+    """What is known about a row before its numbers. Equal forms of a batch are one object."""
 
     __slots__ = ("domain", "exclusive", "info", "provenance")
 
@@ -208,7 +208,7 @@ class Form:
 
 
 class Pending(Tagged):
-    """One row of what a node makes."""
+    """One row: the result of a node."""
 
     __slots__ = ("_domain", "_form", "_info", "_own", "node")
 
@@ -239,7 +239,7 @@ class Pending(Tagged):
         return made
 
     def form(self, kinds: Kinds) -> Form:
-        """What is known of the row."""
+        """What is known about the row."""
         if self._form is None:
             self._form = kinds.form(self._domain, self.provenance, self._info, self.exclusive)
         return self._form
@@ -266,12 +266,12 @@ class Pending(Tagged):
         return False
 
     def info(self) -> TagInfo:
-        """Device and precision: as foreseen, until the row is there."""
+        """Device and precision: the predicted ones until the row is there."""
         source = self.node.source
         return self._info if source is None else source.info()._replace(rows=1)
 
     def own(self) -> Tagged:
-        """The row on its own, once it is there."""
+        """The row as a separate distribution, once it is there."""
         if self._own is None:
             row = row_of(self)
             d = row.of.take_rows(np.array([row.number]))
@@ -292,12 +292,12 @@ def row_of(d: Tagged) -> Row:
 
 
 def made_as(d: Tagged) -> Tagged:
-    """The distribution that a sample's row was made as a part of, with all others of its kind."""
+    """The distribution that a sample's row is part of, with all others of its kind."""
     return row_of(d).of if isinstance(d, Pending) else d
 
 
 def own_row(d: Tagged, tags: Tags) -> Tags:
-    """Of other tags for `made_as(d)` those of the row itself."""
+    """The part of the given tags of `made_as(d)` that belongs to the row."""
     if not isinstance(d, Pending):
         return tags
     row, domain = row_of(d), d.domain

@@ -34,7 +34,7 @@ def active_profile() -> Profile | None:
 
 
 def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Make a function an operation of the profile. `tags`: it is all work on tags."""
+    """Make a function an operation of the profile. `tags`: all its work is on tags."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
@@ -54,7 +54,7 @@ def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], C
 
 @dataclass
 class Entry:
-    """What all calls of one operation with one function cost together; times in seconds."""
+    """The total cost of all calls of one operation with one function; times in seconds."""
 
     operation: str
     function: str
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def other_seconds(self) -> float:
-        """Plans: finding, making and looking them up."""
+        """Plans: building them and looking them up."""
         return max(0.0, self.seconds - self.function_seconds - self.tag_seconds)
 
 
@@ -79,7 +79,7 @@ class Profile:
         self._entries: dict[tuple[str, str], Entry] = {}
         self._current: Entry | None = None
         self._batched: dict[str, list[int]] = {}
-        self.parts = 0  # larger operations that are under way
+        self.parts = 0  # larger operations that are running
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class Profile:
 
     @property
     def batched(self) -> dict[str, tuple[int, int]]:
-        """Operations of samples inside `dolphin.batched`: how many were asked for, how many ran."""
+        """Operations inside `dolphin.batched`: how many were requested, and how many ran."""
         return {name: (asked, ran) for name, (asked, ran) in self._batched.items()}
 
     @property
@@ -116,7 +116,7 @@ class Profile:
     # -- what the engine reports -------------------------------------------------------------------
 
     def asked(self, operation: str) -> None:
-        """A sample asked for an operation, to be run with those of other samples."""
+        """A sample requested an operation, to be run with those of other samples."""
         self._batched.setdefault(operation, [0, 0])[0] += 1
 
     def ran(self, operation: str) -> None:
@@ -148,11 +148,11 @@ class Profile:
         operands: Sequence[Any],
         result: Any,
     ) -> None:
-        """What an operation made of its operands; a profile doesn't keep it."""
+        """The result of an operation; a profile doesn't keep it."""
 
     @contextlib.contextmanager
     def functions(self, calls: int) -> Iterator[None]:
-        """So many calls of user functions."""
+        """A block with this many calls of user functions."""
         start = time.perf_counter()
         try:
             yield
@@ -163,7 +163,7 @@ class Profile:
 
     @contextlib.contextmanager
     def tags(self, combinations: int) -> Iterator[None]:
-        """The tag stage of so many combinations. Waits for the device, to see its time too."""
+        """The tag stage of this many combinations. Waits for the device, to include its time."""
         start = time.perf_counter()
         try:
             yield
@@ -174,11 +174,11 @@ class Profile:
                 self._current.tag_seconds += time.perf_counter() - start
 
     def not_remembered(self, reason: str) -> None:
-        """The present operation runs its functions again at every call."""
+        """The current operation runs its functions again in every call."""
         if self._current is not None:
             self._current.not_remembered = reason
 
-    # -- for people --------------------------------------------------------------------------------
+    # -- for inspection ----------------------------------------------------------------------------
 
     def __str__(self) -> str:
         lines = [_HEAD, *(_cells(entry) for entry in self.entries), _cells(self.total)]
@@ -198,7 +198,7 @@ class Profile:
         return html.table(_HEAD, lines, texts=2) + html.notes(self._notes())
 
     def _notes(self) -> list[str]:
-        """What stands below the table."""
+        """The lines below the table."""
         notes = [f"not remembered: {e.not_remembered}" for e in self.entries if e.not_remembered]
         together = [
             f"batched: {asked:,} x {name} ran as {ran:,}"
@@ -212,13 +212,13 @@ class Profile:
 
 @contextlib.contextmanager
 def profile() -> Iterator[Profile]:
-    """Find out where the time of a block goes, in this thread or task only.
+    """Measure where the time of a block goes, in this thread or task only.
 
-    The table has a line for each operation with each user function: how often it was called; how
-    many combinations of symbols its tags were computed for, after conditions and joins; how often
-    user functions ran, and for how long; how long plans and tags took, and everything together.
-    Gradients are not part of it: `loss.backward()` calls no operation. Below the table stand the
-    functions that are not remembered between calls, and why (`Entry.not_remembered`).
+    The table has a line for each operation with each user function: how often it was called; for
+    how many combinations of symbols tags were computed, after conditions and joins; how often user
+    functions ran, and for how long; the time of plans, of tags, and the total. Gradients are not
+    included: `loss.backward()` calls no operation. Below the table are the functions that are not
+    remembered between calls, and why (`Entry.not_remembered`).
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.5, 0.5], [1, 2])

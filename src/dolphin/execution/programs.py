@@ -49,7 +49,7 @@ class Choices:
         return known
 
     def places_in(self, row: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Where symbols stand in their rows."""
+        """The places of symbols in their rows."""
         own = self._numbers[row] if len(self._numbers) > 1 else self._numbers[0][None, :]
         return (own == number[:, None]).argmax(1)
 
@@ -60,17 +60,17 @@ class ProgramPlan:
 
     plan: Plan
     asked: tuple[int, ...]  # the distributions that take part, by number
-    partly: tuple[bool, ...]  # of each: some execution doesn't ask for it
+    partly: tuple[bool, ...]  # of each: whether some execution doesn't ask for it
     draws: tuple[Draws, ...]  # the first draws of executions, their second ones, ...
 
     @property
     def weight(self) -> int:
-        """How many numbers are kept."""
+        """The number of stored numbers."""
         return self.plan.weight * (1 + len(self.asked) + len(self.draws))
 
     @property
     def simple(self) -> bool:
-        """Whether every execution asks for the same and draws nothing."""
+        """Whether every execution asks for the same distributions and draws nothing."""
         return not self.draws and not any(self.partly)
 
 
@@ -183,7 +183,7 @@ def run_plan(
     outcome: Outcome,
     site: Hashable,
 ) -> Tagged:
-    """What a plan over shared symbols makes of its distributions."""
+    """The result of a plan over shared symbols."""
     operands = agreed(operands)
     skipped = left_out(outcome.provenance, operands) if operands else []
     if whole.simple and operands:
@@ -228,7 +228,7 @@ def run_rows(
     outcome: Outcome,
     site: Hashable,
 ) -> Tagged:
-    """The executions of every row, where rows have symbols of their own."""
+    """The executions of every row, in per-row layout."""
     asked = asked_by(found)
     chosen = _table_of(found, asked)
     batch, provenance = outcome.batch, outcome.provenance
@@ -249,7 +249,7 @@ def run_rows(
         number = chosen[execution, i]
         place = address.at(row, known[asked[i]].places_in(row, number))
         missing = number == _NOT_ASKED
-        if missing.any():  # **1**, one for each row
+        if missing.any():  # **1**, one per row
             rows = batch if address.per_row else 1
             own = provenance.concat([own, provenance.flatten(provenance.one(1, own), rows)])
             place = np.where(missing, address.size(batch) + (row if rows > 1 else 0), place)

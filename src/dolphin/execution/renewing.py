@@ -15,7 +15,7 @@ from dolphin.symbolic.symbols import Symbols
 
 
 def changed(old: Tagged, new: Tagged) -> Tagged | None:
-    """The symbols of `new` that `old` doesn't have, or has with other tags; None if none are."""
+    """The symbols of `new` that `old` lacks, or has with other tags; None if there are none."""
     if old.shared and isinstance(new.domain, Symbols) and isinstance(old.domain, Symbols):
         places = old.domain.indices_of(new.domain.members)
         tags = new.tags_like()
@@ -58,7 +58,7 @@ def _changed_in_rows(old: Tagged, new: Tagged) -> Tagged | None:
 
 
 def _differ(provenance: Provenance, old: Tags, new: Tags, n: int) -> np.ndarray:
-    """Which of n tags are not the same, in any row."""
+    """Which of n tags differ in any row."""
     if isinstance(provenance, TensorProvenance):
         unlike: Tensor = (old != new).reshape(n, -1).any(1)
         return unlike.cpu().numpy()

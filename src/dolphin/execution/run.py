@@ -1,4 +1,4 @@
-"""How all operations work: check the operands, make or find the plan, run it on the tags."""
+"""How all operations work: check the operands, build or find the plan, run it on the tags."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from dolphin.symbolic.tasks import Task
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
-    """What a task makes of its operands."""
+    """The result of a task."""
     execution = current_execution()
-    if execution is not None:  # runs of a program that get here share the result, draws included
+    if execution is not None:  # all runs of a program that get here share result and draws
         return execution.once("combine", lambda: combine(task, operands, where))
     active = active_profile()
     if active is None:
@@ -108,7 +108,7 @@ def _run(
 
 
 class Outcome:
-    """What is known of a result before its tags."""
+    """What is known about a result before its tags."""
 
     def __init__(self, provenance: Provenance, batch: int, exclusive: bool, constant: bool) -> None:
         self.provenance, self.batch = provenance, batch
@@ -135,9 +135,8 @@ class Outcome:
 def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
     """Which operands take part in the symbols but not in the tags: certain ones, a factor **1**.
 
-    Several certain symbols repeat each combination of the others, which the algebra has to allow.
-    Where only such operands make results of several certain symbols, it has to say that
-    **1** ⊕ **1** is **1**.
+    Several certain symbols repeat each combination of the others, which the algebra must allow.
+    Where all operands are certain, **1** ⊕ **1** must be **1** for several symbols to be merged.
     """
     neutral = "identities" in provenance.laws and provenance.repeatable
     skipped = [d.certain and (d.exclusive or neutral) for d in operands]
@@ -153,7 +152,7 @@ def ones_absorb(provenance: Provenance) -> bool:
 
 
 def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
-    """The tags that a plan makes of its operands' tags; None if there are certain operands only."""
+    """The tags of a plan's result; None if all operands are certain."""
     return run_lists(lists_of(plan.combinations), tags, provenance)
 
 

@@ -19,7 +19,7 @@ from dolphin.symbolic.symbols import Symbols
 
 
 def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
-    """Where each wanted symbol stands in each row, (B or 1, wanted), -1 where it doesn't."""
+    """The place of each wanted symbol in each row, (B or 1, wanted), -1 where it has none."""
     domain = d.domain
     if isinstance(domain, Symbols):
         return domain.places_of(wanted)[None, :]
@@ -63,11 +63,11 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
 
 
-_LAST = -1e35  # behind every symbol, before the places that have none
+_LAST = -1e35  # after every symbol, before the places without one
 
 
 def check_sample(k: int, method: str) -> None:
-    """Refuse what can't be meant."""
+    """Refuse invalid arguments."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise InputError(f"sample: k must be a positive integer, got {k!r}.")
     if method not in ("top", "categorical"):
@@ -76,7 +76,7 @@ def check_sample(k: int, method: str) -> None:
 
 @profiled("sample", tags=True)
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
-    """At most k symbols of each row, each row its own, with their tags unchanged."""
+    """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     check_sample(k, method)
     if d.width <= k:
         return d
@@ -84,11 +84,11 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     impossible = ranking < -1e20
     if isinstance(d.domain, RowSymbols):
         absent = d.domain.numbers == ABSENT
-        short = (~absent).sum(1, keepdims=True) <= k  # such a row keeps all that it has
+        short = (~absent).sum(1, keepdims=True) <= k  # such a row keeps all its symbols
         absent, short = (torch.from_numpy(mask).to(ranking.device) for mask in (absent, short))
         impossible = torch.where(short, absent, impossible | absent)
         ranking = ranking.clamp(min=_LAST)
-    if method == "categorical":  # the largest of log p + Gumbel noise are such a draw
+    if method == "categorical":  # Gumbel top-k: the largest of log p + noise
         noise = torch.rand(
             ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
         )
@@ -100,7 +100,7 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
 
 
 def _keep(d: Tagged, places: np.ndarray) -> Tagged:
-    """The symbols at these places of each row (B, k), `ABSENT` behind the last one."""
+    """The symbols at these places of each row (B, k), `ABSENT` after the last one."""
     table = caches.current_table()
     every = np.arange(d.batch)[:, None]
     own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))

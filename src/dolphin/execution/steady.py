@@ -1,4 +1,4 @@
-"""Functions that can be called later and still do what they would do now."""
+"""Functions that can be called later with the same effect as now."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PLAIN = (
 
 
 def steady(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The same function with what it closes over as it is now; None if that may still change.
+    """The same function with the current values of what it closes over; None if they may change.
 
-    A name of the enclosing function can be bound to something else before the function is called
-    (a loop variable), so its value is held. What is held must not change either: numbers, strings,
-    tuples, functions. Names of a module are taken to stay as they are.
+    A name of the enclosing function can be rebound before the function is called (a loop variable),
+    so its value is captured. Captured values must not change either: numbers, strings, tuples,
+    functions. Names of a module are assumed not to change.
 
     >>> adders = [lambda x: x + n for n in (1, 2)]
     >>> held = [steady(f) for n in (1, 2) for f in [lambda x: x + n]]

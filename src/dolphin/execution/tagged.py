@@ -25,7 +25,7 @@ class Tagged:
 
     `made` is None if every symbol has the tag **1**, and a `Deferred` until the tags are read.
     `exclusive` says that at most one symbol of a row holds, `constant` that the tags depend on no
-    input, so that their precision and device are still open. `groups` are those of an input: the
+    input, so that their precision and device are undecided. `groups` are those of an input: the
     places of symbols that exclude each other; None for results.
     """
 
@@ -59,12 +59,12 @@ class Tagged:
         self.constant = constant or made is None
         self.groups = groups
 
-    def __reduce__(self) -> Any:  # what was deferred is computed: its context can't travel
+    def __reduce__(self) -> Any:  # deferred tags are computed: their context can't be pickled
         known = (self.domain, self.tags, self.provenance, self.batch)
         return _restored, (*known, self.exclusive, self.constant)
 
     def replaced(self, domain: Domain, made: Tags | None, batch: int | None = None) -> Tagged:
-        """Some of these symbols or rows, with what is known of them."""
+        """Some of these symbols or rows, with the same properties."""
         return Tagged(
             domain,
             made,
@@ -113,7 +113,7 @@ class Tagged:
         return self.provenance.describe(made)
 
     def tags_like(self, like: Tags | None = None) -> Tags:
-        """The tags; those that are certain are made now, on the device and as precise as `like`."""
+        """The tags; certain ones are created now, on the device and in the precision of `like`."""
         tags = self.tags
         if tags is not None:
             return self._as(tags, like) if self.constant and like is not None else tags
@@ -167,7 +167,7 @@ class Tagged:
 
 
 class Holder:
-    """What holds symbols with tags: every distribution."""
+    """Base class of distributions: holds symbols with tags."""
 
     __slots__ = ("__weakref__", "_tagged")
 
@@ -175,7 +175,7 @@ class Holder:
 
 
 def tagged_of(holder: Holder) -> Tagged:
-    """What the operations of this package work on."""
+    """The symbols and tags that operations work on."""
     return holder._tagged
 
 
@@ -190,7 +190,7 @@ def _unnamed(column: int, row: int) -> Any:
 
 
 def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> tuple[Any, int]:
-    """Operands must agree in provenance, device and batch size: the first and the last of these."""
+    """The common provenance and batch size of operands; devices must match as well."""
     tagged = [d for d in operands if not d.certain] or operands[:1]
     first = tagged[0]
     for other in tagged[1:]:
@@ -215,7 +215,7 @@ def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> t
 def agreed(operands: Sequence[Tagged]) -> list[Tagged]:
     """The same operands, all as precise as the most precise input behind them.
 
-    Certain ones are of any provenance: they take that of the others.
+    Certain ones fit any provenance: they take that of the others.
     """
     provenance = next((d.provenance for d in operands if d.made is not None), None)
     if provenance is not None:
@@ -243,7 +243,7 @@ def agreed(operands: Sequence[Tagged]) -> list[Tagged]:
 
 
 def like_of(operands: Sequence[Tagged]) -> Tags | None:
-    """Tags that depend on an input, if some operand has them: others take after them."""
+    """Tags that depend on an input, if some operand has them: others take their precision."""
     for d in operands:
         if not d.constant:
             return d.tags

@@ -1,7 +1,7 @@
-"""Writing down what a program does to tags, to do it again with other numbers.
+"""Recording what a program does to tags, to repeat it with other numbers.
 
-A program runs once, with tags that don't exist yet (`Noted`), under an algebra that takes notes
-instead of computing (`Notes`). What it can't write down without numbers is refused.
+A program runs once, with tags that don't exist yet (`Noted`), under an algebra that records
+operations instead of computing (`Notes`). What can't be recorded without numbers is refused.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Loop:
     """A fixpoint: `body` is repeated on one distribution until its tags settle."""
 
     start: Noted
-    body: tuple[Step, ...]  # the tags that go round are numbered like one more step before it
+    body: tuple[Step, ...]  # the loop's tags are numbered like one more step before it
     result: Noted
-    aligned: Index  # the result in the order of the symbols that go round
+    aligned: Index  # the result in the order of the loop's symbols
     max_iterations: int
 
     def run(self, algebra: Provenance, before: Sequence[Any]) -> Any:
@@ -63,7 +63,7 @@ class Loop:
         return new, algebra.select(new, self.aligned)
 
     def _unrolled(self, algebra: Provenance, before: Sequence[Any], state: Any) -> Any:
-        """As many rounds as can be needed: a compiler can't look whether tags have settled.
+        """As many rounds as may be needed: a compiler can't check whether tags have settled.
 
         In a distributive lattice-like algebra the best derivation of a symbol has none of the same
         symbol below it, so n symbols settle within n rounds.
@@ -72,7 +72,7 @@ class Loop:
         if not {"distributive", "absorption"} <= algebra.laws or rounds > _MOST_ROUNDS:
             raise UnsupportedError(
                 f"trace: how often a fixpoint under {algebra!r} repeats depends on numbers, which "
-                "a compiler can't look at. Call the traced module without torch.compile, or write "
+                "a compiler can't read. Call the traced module without torch.compile, or write "
                 "a fixed number of steps instead of dolphin.fixpoint."
             )
         new = state
@@ -85,7 +85,7 @@ _MOST_ROUNDS = 128
 
 
 def run_steps(algebra: Provenance, steps: Sequence[Step], tags: list[Any]) -> None:
-    """Do what was written down; every step adds its result to `tags`."""
+    """Run recorded steps; every step adds its result to `tags`."""
     for method, arguments in steps:
         if method == "repeat":
             tags.append(arguments[0].run(algebra, tags))
@@ -103,9 +103,9 @@ def _known(argument: Any, tags: Sequence[Any]) -> Any:
 
 
 class Notes(Provenance):
-    """Writes down what is done to tags instead of doing it.
+    """Records operations on tags instead of running them.
 
-    An algebra whose tags depend on the program alone (`Provenance.structural`) also does it, with
+    An algebra whose tags depend on the program alone (`Provenance.structural`) also runs them, with
     facts that stand for any: what it decides then holds for all numbers.
     """
 
@@ -126,8 +126,8 @@ class Notes(Provenance):
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
-            "trace: the program copies or pickles a distribution, which has no tags of its own "
-            "while it is traced. Copy the module that trace returns instead."
+            "trace: the program copies or pickles a distribution, which has no tags while it is "
+            "traced. Copy the module that trace returns instead."
         )
 
     def _note(self, method: str, *arguments: Any) -> Noted:
@@ -140,7 +140,7 @@ class Notes(Provenance):
 
     def from_facts(self, facts: Facts) -> Noted:
         raise UnsupportedError(
-            "trace: the program makes an input of its own. Pass all inputs to it as arguments."
+            "trace: the program creates an input itself. Pass all inputs to it as arguments."
         )
 
     def one(self, n: int, like: Any) -> Noted:
@@ -182,7 +182,7 @@ class Notes(Provenance):
 
     def flatten(self, tags: Any, rows: int) -> Noted:
         raise UnsupportedError(
-            "trace: the program gives rows symbols of their own, so its plan depends on numbers."
+            "trace: rows of the program have different symbols, so its plan depends on numbers."
         )
 
     def stack(self, parts: Sequence[Any], batches: Sequence[int], *, flat: bool) -> Noted:
@@ -194,9 +194,7 @@ class Notes(Provenance):
         )
 
     def moved(self, tags: Any, move: Callable[[Tensor], Tensor]) -> Noted:
-        raise UnsupportedError(
-            "trace: .to and .detach have no place in a traced program; move the module instead."
-        )
+        raise UnsupportedError("trace: .to and .detach can't be traced; move the module instead.")
 
     def describe(self, tags: Any) -> TagInfo:
         return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
@@ -226,8 +224,8 @@ class Notes(Provenance):
         new = step(Tagged(old.domain, going_round, self, 1))
         if set(new.domain.members) != set(old.domain.members):
             raise UnsupportedError(
-                "trace: the step of a fixpoint gave other symbols when it was called again, so it "
-                "is not a function of its argument alone."
+                "trace: the step of a fixpoint gave different symbols when it was called again, so "
+                "it is not a function of its argument alone."
             )
         result = new.tags_like()
         places = new.domain.indices_of(old.domain.members)  # type: ignore[union-attr]
