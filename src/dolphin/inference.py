@@ -33,6 +33,7 @@ from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     flush,
+    precisely,
     prob_of_log,
     rounding,
     safe_log,
@@ -68,7 +69,10 @@ def normalised(d: Tagged) -> Tagged:
     logs = torch.where(possible, logs - torch.where(whole > IMPOSSIBLE, whole, 0.0), ZERO)
     # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
     plain = whole > flush(whole.dtype)
-    shares = probs / torch.where(plain, probs.sum(1, keepdim=True), 1.0)
+    # A quotient's gradient is a difference of numbers as large as one over the divisor.
+    precise = precisely(probs)
+    shares = precise / torch.where(plain, precise.sum(1, keepdim=True), 1.0)
+    shares = shares.to(logs.dtype)
     probs = torch.where(plain, shares, prob_of_log(logs))
     return _as_input(d, probs, torch.where(plain, safe_log(shares), logs), exclusive=True)
 

@@ -173,8 +173,7 @@ class Program(Generic[P, R]):
 
 def _copied(distribution: Distribution[Any]) -> Distribution[Any]:
     """A distribution with the same numbers that counts as another draw."""
-    d = tagged_of(distribution)
-    return distribution_of(d.replaced(d.domain, d.tags))
+    return distribution_of(tagged_of(distribution).copied())
 
 
 class _Call:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
-from dolphin.execution.tagged import Tagged, tagged_of
+from dolphin.execution.tagged import Tagged, agreed, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
 from dolphin.input_checks import Exclusive, Kind, read_groups
 from dolphin.inputs import facts_of
@@ -101,10 +101,11 @@ class Traced(nn.Module):
                     f"Traced: input {number} must have shape (batch, {len(symbols)}), one column "
                     f"per symbol and at least one row, got {tuple(rows.shape)}."
                 )
-            half = rows.dtype not in (torch.float32, torch.float64)
-            checked.append(rows.float() if half else rows)
+            checked.append(rows)
         self._check_batch([rows.shape[0] for rows in checked])
-        return checked
+        # What was written down has no place for a change of precision between two steps.
+        double = any(rows.dtype == torch.float64 for rows in checked)
+        return [rows.double() if double else rows.float() for rows in checked]
 
     def _check_batch(self, sizes: Sequence[int]) -> None:
         batch = max(self.rows, *sizes)
@@ -188,7 +189,12 @@ def trace(
     result = program(*map(distribution_of, given))
     if not isinstance(result, Distribution):
         raise InputError(f"trace: the program must return a Distribution, got {shorten(result)}.")
-    d = tagged_of(result)
+    (_, d) = agreed([given[0], tagged_of(result)])  # a certain result may be of any provenance
+    if d.provenance is not notes:
+        raise InputError(
+            "trace: the result doesn't depend on the inputs that trace gives to the program. Make "
+            "it from the program's arguments."
+        )
     tags = d.tags_like(Noted(0))
     if tags != Noted(notes.known - 1):  # the result is not what the last step made
         tags = notes.concat([tags])

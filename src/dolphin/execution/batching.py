@@ -249,7 +249,7 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     selecting.check_sample(k, method)
     if isinstance(d, Pending) and d.known_domain is not None and len(d.known_domain) <= k:
-        return d
+        return d.copied()
     chosen = partial(_sampled, k, method, generator)
     return rowwise("sample", chosen, d, (k, method, id(generator)), None, exclusive=d.exclusive)
 

@@ -270,6 +270,14 @@ class Pending(Tagged):
         source = self.node.source
         return self._info if source is None else source.info()._replace(rows=1)
 
+    def copied(self) -> Pending:
+        """The same row as a distribution of its own."""
+        copy = Pending(
+            self.node, self.provenance, self._info, domain=self._domain, exclusive=self.exclusive
+        )
+        copy._form = self._form
+        return copy
+
     def own(self) -> Tagged:
         """The row as a separate distribution, once it is there."""
         if self._own is None:

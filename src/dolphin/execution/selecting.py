@@ -78,8 +78,8 @@ def check_sample(k: int, method: str) -> None:
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     check_sample(k, method)
-    if d.width <= k:
-        return d
+    if d.width <= k:  # what a row's own choices mean doesn't depend on how long other rows are
+        return d.copied()
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
     impossible = ranking < -1e20
     if isinstance(d.domain, RowSymbols):

@@ -74,6 +74,12 @@ class Tagged:
             constant=self.constant,
         )
 
+    def copied(self) -> Tagged:
+        """The same symbols and tags as a distribution of its own, to choose from once more."""
+        copy = self.replaced(self.domain, self.made)
+        copy.groups = self.groups
+        return copy
+
     @property
     def shared(self) -> bool:
         """Whether all rows have the same symbols."""

@@ -61,7 +61,8 @@ class Godel(TruthValues):
     change nothing. Exact where all probabilities are 0 or 1, otherwise a possibility.
 
     Gradients: 1 for the one fact that decides, 0 for all others, so learning is slow but nothing
-    vanishes or explodes. At a tie the equal candidates share it evenly.
+    vanishes or explodes. At a tie the equal candidates share it evenly. What is certain is no
+    candidate: the tags **0** and **1** are infinite, so no fact of probability 0 or 1 equals them.
 
     Cost: O(B) per combination.
 
@@ -74,7 +75,11 @@ class Godel(TruthValues):
     name = "min-max"
     laws = SEMIRING | LATTICE | NEGATION | {"distributive", "idempotent-mul", "de-morgan"}
 
-    padding = -1.0
+    zero = -math.inf
+    one_value = math.inf
+
+    def to_probs(self, tags: Tensor) -> Tensor:
+        return tags.clamp(0.0, 1.0)
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.minimum(a, b)

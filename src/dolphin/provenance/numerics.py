@@ -121,6 +121,17 @@ def prob_of_log(logs: Tensor) -> Tensor:
     return _ProbOfLog.apply(logs)  # type: ignore[no-any-return]
 
 
+def rounded_to(dtype: torch.dtype, probs: Tensor) -> Tensor:
+    """Probabilities that were computed in double precision from facts of this one.
+
+    What such facts can't tell from zero is exactly zero; its gradient is as before.
+    """
+    if probs.dtype == dtype:
+        return probs
+    low = probs < math.exp(flush(dtype))
+    return torch.where(low, probs - probs.detach(), probs).to(dtype)
+
+
 def log1mexp(logs: Tensor) -> Tensor:
     """log(1 - p) from log p, through p so that its gradient is -1/(1 - p), floored as above."""
     return safe_log(1.0 - prob_of_log(logs))

@@ -73,7 +73,8 @@ BRANCHES = {"where", "program", "batched", "weights learned"}
 def by_definition(program: Program, k: int | None) -> tuple[dict[str, Any], Semiring]:
     """All variables by the definitions."""
     semiring = semiring_of(program.provenance, k)
-    same = types.SimpleNamespace(loads=lambda d: d, dumps=lambda d: d, deepcopy=lambda d: d)
+    # A copy has the same facts, but it is a distribution of its own to choose from.
+    same = types.SimpleNamespace(loads=_copied, dumps=lambda d: d, deepcopy=_copied)
     stand_in = Torch(_direction if program.double else None)
     names = _modules(dl=Reference(semiring), torch=stand_in, pickle=same, copy=same)
     try:
@@ -85,6 +86,10 @@ def by_definition(program: Program, k: int | None) -> tuple[dict[str, Any], Semi
     except Exception as error:
         raise RefusedError(repr(error)) from error
     return names, semiring
+
+
+def _copied(value: Value) -> Value:
+    return Value(value.reference, value.each, exclusive=value.exclusive)
 
 
 def by_dolphin(program: Program, k: int | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -34,6 +35,7 @@ class Row:
         self.entries: dict[Hashable, tuple[Any, list[Any]]] = {}
 
     def add(self, symbol: Any, tag: Any) -> None:
+        symbol = math.nan if symbol != symbol else symbol  # numpy's, too
         self.entries.setdefault(key_of(symbol), (symbol, []))[1].append(tag)
 
     def settled(self, semiring: Semiring) -> Row:

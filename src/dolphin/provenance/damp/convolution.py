@@ -107,7 +107,8 @@ def _direct(a: Tensor, b: Tensor) -> Tensor:
 
 def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     depth, width = b.shape[0], a.shape[0]
-    share = (b[:, None] - windows(sums, depth, width)).add_(a).exp_()
+    # The sum of both first, as in `_direct`: then no rounding can make a term larger than its sum.
+    share = (a + b[:, None]).sub_(windows(sums, depth, width)).exp_()
     share.mul_(windows(grad, depth, width))
     return share.sum(0), share.sum(1)
 

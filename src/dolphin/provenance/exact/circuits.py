@@ -21,7 +21,7 @@ from dolphin.execution.indices import BucketTensors, Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, safe_log
+from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, rounded_to, safe_log
 
 _SUMS = DAMP(above_one="pass")
 
@@ -279,4 +279,5 @@ class CircuitEvaluator:
         device, evaluate = facts[0].log_probs.device, Circuit.log_probs if logs else Circuit.probs
         made = evaluate(self.circuit, [facts[at] for at in self.order], device)
         widest = functools.reduce(torch.promote_types, (each.log_probs.dtype for each in facts))
-        return made.index_select(0, self._tensors[device]).to(widest)
+        made = made.index_select(0, self._tensors[device])
+        return made.to(widest) if logs else rounded_to(widest, made)

@@ -29,7 +29,7 @@ from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, t
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.tags import Formulas, aligned, newest_table, seated
 from dolphin.provenance.facts import Facts, View, arrange
-from dolphin.provenance.numerics import connected
+from dolphin.provenance.numerics import connected, rounded_to
 from dolphin.symbolic.bounded import register
 
 
@@ -108,7 +108,7 @@ class Exact(Provenance):
 
     def probs(self, tags: Formulas) -> Tensor:
         # In double precision to the end: next to 0 and 1 gradients need it.
-        return self._read(tags, Circuit.probs).to(tags.like.dtype)
+        return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
 
     def _read(
         self, tags: Formulas, evaluate: Callable[[Circuit, Sequence[Facts], torch.device], Tensor]

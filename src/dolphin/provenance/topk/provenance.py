@@ -14,7 +14,14 @@ from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction, Index, IndexLists, to_device
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
-from dolphin.provenance.numerics import at_once, chunk_elements, clip_above_one, prob_of_log
+from dolphin.provenance.numerics import (
+    ZERO,
+    at_once,
+    chunk_elements,
+    clip_above_one,
+    prob_of_log,
+    rounded_to,
+)
 from dolphin.provenance.topk import proofs, spreading
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
@@ -25,6 +32,7 @@ from dolphin.provenance.topk.search import Search
 from dolphin.provenance.topk.weighing import (
     FACT_PENALTY,
     LEARNING,
+    LOWEST,
     SEARCHING,
     log_weights,
     sum_of_proofs,
@@ -119,7 +127,7 @@ class TopKProofs(Provenance):
 
     def probs(self, tags: AnyProofs) -> Tensor:
         if self._counts(tags):  # in double precision to the end: next to 0 gradients need it
-            return prob_of_log(log_probability_of_any(tags)).to(proofs.precision(tags))
+            return rounded_to(proofs.precision(tags), prob_of_log(log_probability_of_any(tags)))
         return super().probs(tags)
 
     def _counts(self, tags: AnyProofs) -> TypeGuard[Proofs]:
@@ -129,7 +137,10 @@ class TopKProofs(Provenance):
         return self.wmc == "exact" and not tags.disjoint and tags.k > 1
 
     def ranking(self, tags: AnyProofs) -> Tensor:
-        return super().ranking(tags) if self.wmc == "exact" else tags.scores.logsumexp(0)
+        if self.wmc == "exact":
+            return super().ranking(tags)
+        logs = tags.scores.logsumexp(0)
+        return torch.where(logs > LOWEST, logs, ZERO)
 
     def one(self, n: int, like: AnyProofs) -> Proofs:
         scores = like.scores.new_zeros(1, n, 1)

@@ -30,6 +30,10 @@ from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement
 # always comes before those that contain it, whatever rounding does.
 FACT_PENALTY = 1e-9
 
+# The score of a fact that can't hold. Next to a number as large as `ZERO` nothing would be left of
+# the penalties, and what is absorbed would be up to chance.
+LOWEST = -1e5
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -40,7 +44,9 @@ class Weights:
 
 
 LEARNING = Weights(lambda facts: facts.log_probs, 0.0)
-SEARCHING = Weights(lambda facts: facts.log_probs.detach().double(), FACT_PENALTY)
+SEARCHING = Weights(
+    lambda facts: facts.log_probs.detach().double().clamp(min=LOWEST), FACT_PENALTY
+)
 
 
 def log_weights(

@@ -1,0 +1,159 @@
+"""What random programs have found (`test_fuzzing.py`): each of these was a wrong answer once."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+
+import dolphin as dl
+
+NUMBERS = ["damp", "noisy-or", "viterbi", "min-max", "lukasiewicz", "hamacher"]
+SEVERAL = [*NUMBERS, "exact", "dtkp-am", "dtkp-wmc"]
+
+
+# -- what is certain takes no part in ties
+
+
+@dl.program
+def partly(a, b):
+    return 1 if dl.choose(a) == 0 else dl.choose(b)
+
+
+CERTAIN = {
+    "an operand that some executions leave out": lambda d, e: partly(d, e),
+    "a chance that some symbols leave out": lambda d, e: dl.apply(
+        d, lambda s: dl.weighted({2: 0.5}) if s else 1
+    ),
+    "what is absent from a closed world": lambda d, e: dl.apply(
+        dl.negate(e, among=[5]), d, lambda s, t: 1 - t
+    ),
+    "a question's start": lambda d, e: dl.forall(d, lambda s: s != 0).map(lambda true: not true),
+}
+
+
+@pytest.mark.parametrize("how", CERTAIN)
+def test_a_fact_of_exactly_one_shares_its_gradient_with_nothing_certain(how):
+    x = torch.tensor([[1.0, 0.25]], requires_grad=True)
+    with dl.using("min-max"):
+        d = dl.Distribution(x, [0, 1], exclusive=False)
+        result = CERTAIN[how](d, dl.Distribution([0.5], [7], exclusive=False))
+    probability = result.prob_of([1])
+    assert probability.item() == 1.0
+    (gradient,) = torch.autograd.grad(probability, x)
+    assert gradient.tolist() == [[1.0, 0.0]]
+
+
+# -- what is one distribution
+
+
+@dl.program
+def same(a, b):
+    return dl.choose(a) == dl.choose(b)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_sample_is_a_distribution_of_its_own_however_long_other_rows_are(name):
+    """One that drops nothing, too: else a row would mean something else beside a longer one."""
+    with dl.using(name):
+        rows = [([0, 1], [0.25, 0.5]), ([0, 1, 2], [0.25, 0.25, 0.5])]
+        both, alone = dl.Distribution.from_rows(rows), dl.Distribution.from_rows(rows[:1])
+        found = same(both, dl.sample(both, 2)).probs([True, False])[0]
+        wanted = same(alone, dl.sample(alone, 2)).probs([True, False])[0]
+        copied = same(alone, copy.deepcopy(alone)).probs([True, False])[0]
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(copied, wanted)
+
+
+def test_a_whole_sample_inside_batched_is_what_it_is_in_the_loop():
+    def one(shift):
+        d = dl.Distribution([0.25, 0.75], [0, 1], provenance="damp")
+        moved = dl.apply(d, d, lambda a, b: (a + b + shift) % 3)
+        return same(moved, dl.sample(moved, 5))
+
+    loop = dl.Distribution.stack([one(0), one(1)])
+    torch.testing.assert_close(dl.batched(one)([0, 1]).probs(loop.symbols), loop.probs())
+
+
+# -- traced programs
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_traced_program_may_be_certain_whatever_its_inputs_are(name):
+    module = dl.trace(lambda d: dl.Distribution.certain(3), [0, 1], provenance=name)
+    assert module.symbols == (3,)
+    assert module.probs(torch.tensor([[0.5, 0.25]])).tolist() == [[1.0]]
+
+
+def test_a_traced_program_may_not_return_what_it_was_not_given():
+    other = dl.Distribution([0.5, 0.5], [0, 1])
+    with pytest.raises(dl.InputError, match="doesn't depend on the inputs"):
+        dl.trace(lambda d: other, [0, 1])
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_traced_program_takes_inputs_of_different_precision(name):
+    x = torch.tensor([[0.5, 0.25]], requires_grad=True)
+    y = torch.tensor([[0.125, 0.5]], dtype=torch.float64, requires_grad=True)
+    with dl.using(name):
+        module = dl.trace(lambda a, b: dl.apply(b, b, a, lambda *s: max(s)), [0, 1], [0, 1])
+        a, b = (dl.Distribution(t, [0, 1]) for t in (x, y))
+        eager = dl.apply(b, b, a, lambda *s: max(s))
+    probs = module.probs(x, y)
+    torch.testing.assert_close(probs, eager.probs(module.symbols))
+    for one, other in zip(
+        torch.autograd.grad(probs.sum(), (x, y)),
+        torch.autograd.grad(eager.probs().sum(), (x, y)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+# -- next to zero
+
+
+def test_sums_of_masked_symbols_have_finite_gradients():
+    """The logarithm of zero, added up, is too large a number for a difference to be exact."""
+    x = torch.tensor([[1.0, -math.inf]], dtype=torch.float64, requires_grad=True)
+    with dl.using("damp"):
+        d = dl.Distribution.from_logits(x, [0, 1])
+        total = dl.apply(d, d, d, d, lambda *s: sum(s))
+        probs = dl.apply(total, d, total, lambda a, b, c: a + b + c).probs()
+    (gradient,) = torch.autograd.grad(probs.sum(), x)
+    assert gradient.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
+def test_proofs_with_impossible_facts_absorb_as_others_do(name):
+    logits = torch.tensor([[-math.inf, 0.012, -0.098]], dtype=torch.float64)
+    with dl.using(name, k=3):
+        d = dl.Distribution.from_logits(logits, [1, 4, 3], exclusive=False)
+
+        def step(known):
+            return dl.union(d, dl.apply(known, d, lambda a, b: (a * b + 1) % 4))
+
+        result = dl.fixpoint(step, d, max_iterations=20)
+    facts = [{fact.symbol for fact in proof.facts} for proof in result.explain(0, 0)]
+    assert sorted(map(sorted, facts)) == [[1], [3, 4]]  # not 1 with 3, nor 1 with 4
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc"])
+def test_what_single_precision_can_not_tell_from_zero_is_impossible(name):
+    x = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    with dl.using(name):
+        d, e = dl.Distribution(x, "ab"), dl.Distribution.from_logits(torch.zeros(1, 2), "ab")
+        both = dl.apply(d, e, lambda s, t: s + t)
+    assert both.prob_of(["aa"]).item() == 0.0
+    (gradient,) = torch.autograd.grad(both.prob_of(["aa"]), x)
+    torch.testing.assert_close(gradient, torch.tensor([[0.5, 0.0]]))
+    assert [table.tolist() for table in dl.posterior([d, e], both, ["aa"])] == [[[0.0, 0.0]]] * 2
+
+
+def test_shares_of_something_small_have_precise_gradients():
+    x = torch.tensor([[0.724, 6.6e-7]], requires_grad=True)
+    d = dl.Distribution(x, [4, 0], provenance="damp")
+    one = dl.normalized(dl.filter(d, lambda s: s == 0)).prob_of([0])
+    assert one.item() == 1.0
+    assert torch.autograd.grad(one, x)[0].abs().max().item() < 1e-3
