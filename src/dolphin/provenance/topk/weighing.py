@@ -44,9 +44,7 @@ class Weights:
 
 
 LEARNING = Weights(lambda facts: facts.log_probs, 0.0)
-SEARCHING = Weights(
-    lambda facts: facts.log_probs.detach().double().clamp(min=LOWEST), FACT_PENALTY
-)
+SEARCHING = Weights(lambda facts: facts.log_probs.detach().double().clamp(min=LOWEST), FACT_PENALTY)
 
 
 def log_weights(
