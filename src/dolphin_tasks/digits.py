@@ -38,8 +38,7 @@ class DigitConfig(TrainConfig):
     def check(self) -> None:
         """Refuse what makes no sense."""
         super().check()
-        if self.n < 1:
-            raise OptionError(f"--n must be at least 1, got {self.n}.")
+        self.at_least(1, "n")
         if self.validation < 0:
             raise OptionError(f"--validation must not be negative, got {self.validation}.")
 

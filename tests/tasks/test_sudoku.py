@@ -21,6 +21,7 @@ from dolphin_tasks.cli import main
 from dolphin_tasks.strokes import draw_symbols
 from dolphin_tasks.sudoku import boards as bd
 from dolphin_tasks.sudoku import data, program, solving, validity
+from dolphin_tasks.sudoku import task as board_task
 from tiny_cli import blots
 
 
@@ -283,8 +284,7 @@ def test_every_cell_gets_a_gradient(name, lean, puzzles):
     ("name", "more"), [("sudoku", "auroc"), ("sudoku-9", "boards_read_without_mistake")]
 )
 def test_it_trains(name, more, tmp_path, monkeypatch):
-    monkeypatch.setattr(validity, "find_digits", blots)
-    monkeypatch.setattr(solving, "find_digits", blots)
+    monkeypatch.setattr(board_task, "find_digits", blots)
     sizes = ["--boards", "16", "--validation-boards", "4", "--test-boards", "4", "--batch", "8"]
     assert main(["train", name, *sizes, "--epochs", "1", "--out", str(tmp_path / "run")]) == 0
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -295,7 +295,7 @@ def test_it_trains(name, more, tmp_path, monkeypatch):
 def test_predict_tells_about_a_board(tmp_path, monkeypatch, capsys):
     from PIL import Image
 
-    monkeypatch.setattr(validity, "find_digits", blots)
+    monkeypatch.setattr(board_task, "find_digits", blots)
     sizes = ["--boards", "8", "--validation-boards", "2", "--test-boards", "2", "--epochs", "1"]
     run = str(tmp_path / "run")
     assert main(["train", "sudoku", *sizes, "--out", run]) == 0

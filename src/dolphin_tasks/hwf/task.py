@@ -59,8 +59,7 @@ class HwfConfig(TrainConfig):
         super().check()
         if self.length < 1 or self.length % 2 == 0:
             raise OptionError(f"--length must be odd and positive, got {self.length}.")
-        if self.sample < 1:
-            raise OptionError(f"--sample must be at least 1, got {self.sample}.")
+        self.at_least(1, "sample")
 
     def label(self) -> str:
         """The main options in a few characters."""

@@ -17,68 +17,42 @@ import torch
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin_tasks.digits import digit_whereabouts, find_digits
-from dolphin_tasks.sudoku import data, drawing, model, program
+from dolphin_tasks.sudoku import data, drawing, program
 from dolphin_tasks.sudoku.boards import Board, Candidates, candidates_of
-from dolphin_tasks.training.config import OptionError, TrainConfig
-from dolphin_tasks.training.noise import seed_of
-from dolphin_tasks.training.task import Data, Outputs, Samples, Task
+from dolphin_tasks.sudoku.task import BoardConfig, BoardTask
+from dolphin_tasks.training.config import OptionError
+from dolphin_tasks.training.task import Outputs, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sudoku9Config(TrainConfig):
+class Sudoku9Config(BoardConfig):
     """Learn to read and solve 9×9 Sudokus from the digits that were filled in."""
 
     epochs: int = 2
     """Passes over the training boards."""
-    batch: int = 32
-    """Boards a step."""
     boards: int = 9000
     """Training puzzles."""
     validation_boards: int = 100
     """Puzzles to choose the epoch on, of images held out from training."""
-    test_boards: int = 1000
-    """Puzzles of test images."""
     beam: int = 8
     """Boards followed while solving; four times as many, up to 512, where none has a solution."""
 
     def check(self) -> None:
         """Refuse what makes no sense."""
         super().check()
-        for name in ("boards", "validation_boards", "test_boards", "beam"):
-            if getattr(self, name) < 1:
-                flag = name.replace("_", "-")
-                raise OptionError(f"--{flag} must be at least 1, got {getattr(self, name)}.")
+        self.at_least(1, "boards", "validation_boards", "test_boards", "beam")
         if self.loss != "nll":
             raise OptionError("--loss must be nll: every label completes a board, none fails to.")
 
 
-class Sudoku9Task(Task[Sudoku9Config, data.BoardBatch]):
+class Sudoku9Task(BoardTask[Sudoku9Config]):
     """Learn to read and solve 9×9 Sudokus from the digits that were filled in."""
 
     name = "sudoku-9"
     summary = "solve 9×9 Sudokus of handwritten digits, knowing only what was filled in"
     config_class = Sudoku9Config
-
-    def data(self) -> Data[data.BoardBatch]:
-        config = self.config
-        mnist = find_digits(config.data_dir, config.download)
-        counts = (config.boards, config.validation_boards, config.test_boards)
-        train, validation, test = (
-            data.puzzles(count, pool, seed_of(config.seed, 81, split))
-            for split, (count, pool) in enumerate(zip(counts, data.pools(mnist), strict=True))
-        )
-        return Data(train, validation, test, f"puzzles made here, of MNIST from {mnist.source}")
-
-    @classmethod
-    def whereabouts(cls) -> str:
-        return digit_whereabouts()
-
-    def network(self) -> nn.Module:
-        return model.cell_network(9)
-
-    def read(self, network: nn.Module, batch: data.BoardBatch) -> Outputs:
-        return (model.read_cells(network, batch),)
+    digits = 9
+    make = staticmethod(data.puzzles)
 
     def losses(self, outputs: Outputs, batch: data.BoardBatch) -> Tensor:
         with dl.using(self.provenance):
@@ -120,12 +94,9 @@ class Sudoku9Task(Task[Sudoku9Config, data.BoardBatch]):
     @torch.no_grad()
     def more_results(self, network: nn.Module, samples: Samples[Any]) -> dict[str, Any]:
         """How many puzzles could be solved without any doubt about their digits."""
-        network.eval()
-        count = min(len(samples), self.config.test_samples or len(samples))
-        batch = samples.batch(torch.arange(count))
-        outputs = self.read(network, batch)
+        batch, outputs = self.read_all(network, samples)
         whole = self.right(self.guesses(outputs, batch), batch)
-        return {"boards_read_without_mistake": sum(whole) / count}
+        return {"boards_read_without_mistake": sum(whole) / len(whole)}
 
 
 def completed(log_probs: Tensor, batch: data.BoardBatch) -> Tensor:

@@ -12,65 +12,36 @@ import torch
 from torch import Tensor, nn
 
 import dolphin as dl
-from dolphin_tasks.digits import digit_whereabouts, find_digits
 from dolphin_tasks.fetch import DataError
 from dolphin_tasks.scan import read_pictures
-from dolphin_tasks.sudoku import data, drawing, model, program
-from dolphin_tasks.training.config import OptionError, TrainConfig
-from dolphin_tasks.training.noise import seed_of
-from dolphin_tasks.training.task import Data, Outputs, Samples, Task
+from dolphin_tasks.sudoku import data, drawing, program
+from dolphin_tasks.sudoku.task import BoardConfig, BoardTask
+from dolphin_tasks.training.task import Outputs, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class SudokuConfig(TrainConfig):
+class SudokuConfig(BoardConfig):
     """Learn to read digits from whether 4×4 boards of them are valid."""
 
     epochs: int = 6
     """Passes over the training boards."""
-    batch: int = 32
-    """Boards a step."""
     boards: int = 2000
     """Training boards, half of them spoilt."""
-    validation_boards: int = 400
-    """Boards to choose the epoch on, of images held out from training."""
-    test_boards: int = 1000
-    """Boards of test images."""
 
     def check(self) -> None:
         """Refuse what makes no sense."""
         super().check()
-        for name in ("boards", "validation_boards", "test_boards"):
-            if getattr(self, name) < 2:
-                flag = name.replace("_", "-")
-                raise OptionError(f"--{flag} must be at least 2, got {getattr(self, name)}.")
+        self.at_least(2, "boards", "validation_boards", "test_boards")
 
 
-class SudokuTask(Task[SudokuConfig, data.BoardBatch]):
+class SudokuTask(BoardTask[SudokuConfig]):
     """Learn to read digits from whether 4×4 boards of them are valid."""
 
     name = "sudoku"
     summary = "read the digits of 4×4 Sudokus, knowing only which boards are valid"
     config_class = SudokuConfig
-
-    def data(self) -> Data[data.BoardBatch]:
-        config = self.config
-        mnist = find_digits(config.data_dir, config.download)
-        counts = (config.boards, config.validation_boards, config.test_boards)
-        train, validation, test = (
-            data.validity_boards(count, pool, seed_of(config.seed, 16, split))
-            for split, (count, pool) in enumerate(zip(counts, data.pools(mnist), strict=True))
-        )
-        return Data(train, validation, test, f"boards made here, of MNIST from {mnist.source}")
-
-    @classmethod
-    def whereabouts(cls) -> str:
-        return digit_whereabouts()
-
-    def network(self) -> nn.Module:
-        return model.cell_network(4)
-
-    def read(self, network: nn.Module, batch: data.BoardBatch) -> Outputs:
-        return (model.read_cells(network, batch),)
+    digits = 4
+    make = staticmethod(data.validity_boards)
 
     def program(self, *outputs: Tensor) -> dl.Distribution:
         return program.valid(dl.Distribution.each_from_logits(outputs[0], range(1, 5)))
@@ -129,10 +100,7 @@ class SudokuTask(Task[SudokuConfig, data.BoardBatch]):
     @torch.no_grad()
     def more_results(self, network: nn.Module, samples: Samples[Any]) -> dict[str, Any]:
         """AUROC of validity, and how good the likeliest valid board of each valid one is."""
-        network.eval()
-        count = min(len(samples), self.config.test_samples or len(samples))
-        batch = samples.batch(torch.arange(count))
-        outputs = self.read(network, batch)
+        batch, outputs = self.read_all(network, samples)
         valid = torch.tensor(batch.valid)
         scores = self._result(outputs).log_probs([True])[:, 0].cpu()
         read, true = outputs[0].argmax(2).cpu(), batch.digits - 1

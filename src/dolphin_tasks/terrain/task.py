@@ -50,10 +50,7 @@ class TerrainConfig(TrainConfig):
             )
         if self.margin < 0:
             raise OptionError(f"--margin must not be negative, got {self.margin}.")
-        for name in ("maps", "validation_maps", "test_maps"):
-            if getattr(self, name) < 1:
-                flag = name.replace("_", "-")
-                raise OptionError(f"--{flag} must be at least 1, got {getattr(self, name)}.")
+        self.at_least(1, "maps", "validation_maps", "test_maps")
 
 
 class TerrainTask(Task[TerrainConfig, data.MapBatch]):
@@ -106,10 +103,7 @@ class TerrainTask(Task[TerrainConfig, data.MapBatch]):
     @torch.no_grad()
     def more_results(self, network: nn.Module, samples: Samples[Any]) -> dict[str, Any]:
         """What each kind of ground costs on average, sand = 1, and how much too long paths are."""
-        network.eval()
-        count = min(len(samples), self.config.test_samples or len(samples))
-        batch = samples.batch(torch.arange(count))
-        outputs = self.read(network, batch)
+        batch, outputs = self.read_all(network, samples)
         learnt = program.costs(outputs[0]).cpu()
         means = [float(learnt[batch.costs == cost].mean()) for cost in world.COSTS.tolist()]
         found = (torch.stack(self.answers(outputs, batch)).cpu() * batch.costs).sum((1, 2))

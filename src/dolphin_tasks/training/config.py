@@ -69,6 +69,13 @@ class TrainConfig:
             raise OptionError("--resume needs --out, the folder of the run to continue.")
         self.make_provenance()
 
+    def at_least(self, least: int, *names: str) -> None:
+        """Refuse options with these names that are less than that."""
+        for name in names:
+            if getattr(self, name) < least:
+                given = getattr(self, name)
+                raise OptionError(f"{_flag(name)} must be at least {least}, got {given}.")
+
     def make_provenance(self) -> dl.Provenance:
         """The provenance that the options name."""
         name = cast("ProvenanceName", self.provenance)  # get_provenance refuses other names

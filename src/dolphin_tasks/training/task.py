@@ -224,6 +224,14 @@ class Task(abc.ABC, Generic[C, B]):
         """The place of each row in `group_names`; only asked where there are any."""
         raise NotImplementedError
 
+    @torch.no_grad()
+    def read_all(self, network: nn.Module, samples: Samples[B]) -> tuple[B, Outputs]:
+        """The samples that a run is tested on as one batch, and what the network says about it."""
+        network.eval()
+        count = min(len(samples), self.config.test_samples or len(samples))
+        batch = samples.batch(torch.arange(count))
+        return batch, self.read(network, batch)
+
     def more_results(self, network: nn.Module, samples: Samples[B]) -> dict[str, Any]:
         """Further figures for the results, from the test samples and the chosen weights."""
         return {}

@@ -51,9 +51,7 @@ class WordsConfig(TrainConfig):
     def check(self) -> None:
         """Refuse what makes no sense."""
         super().check()
-        for name in ("blocks", "rank", "training", "testing"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"--{name} must be at least 1, got {getattr(self, name)}.")
+        self.at_least(1, "blocks", "rank", "training", "testing")
 
     def label(self) -> str:
         """The main options in a few characters."""
