@@ -133,7 +133,8 @@ AIMS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("HWF-19, shared ink", "95 %", ["hwf-19-shared-12k-seed*"]),
     ("PathFinder-32", "90 %", ["pathfinder-32-seed*"]),
     ("PathFinder-128", "95 %", ["pathfinder-128-seed*"]),
-    ("PathFinder-256", "95 %", ["pathfinder-256-seed*"]),
+    ("PathFinder-128, distances balanced", "", ["pathfinder-128-balanced-seed*"]),
+    ("PathFinder-256, 14×14 blocks", "95 %", ["pathfinder-256-grid14-seed*"]),
     ("CLUTRR-3", "above the paper", ["clutrr-3-seed*"]),
     ("CLUTRR-4", "above the paper's 53.6 %", ["clutrr-4-seed*"]),
     ("Mugen-1K, groups of 3", "96 %", ["mugen-1k-seed*"]),
@@ -142,6 +143,7 @@ AIMS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("Sudoku 4×4, 200 boards, a split each", "in the 90s", ["sudoku-200-seed*"]),
     ("Sudoku 9×9, 1,500 puzzles, solved", "above the published 81.5 %", ["sudoku-9-1500-seed*"]),
     ("Terrain 12×12", "99 %", ["terrain-seed*"]),
+    ("Half (of digits: see the page)", "", ["half-seed*"]),
 )  # fmt: skip
 """What was aimed at, and the names of the runs that show what was reached."""
 

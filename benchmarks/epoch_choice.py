@@ -1,10 +1,10 @@
 """How to choose the epoch: what the test set says about epochs that several rules would choose.
 
-    python benchmarks/epoch_choice.py sum --n 5 --epochs 8 --seeds 10 11 12
+    python benchmarks/epoch_choice.py sum --n 5 --epochs 8 --seeds 3 4 5 --runs runs/sum-5
 
 Trains once per seed, and measures every epoch on the test set as well, which no run of `dolphin
 train` does. Adds to `benchmarks/results/epoch_choice.json`, of which `benchmarks/collect.py` makes
-a table.
+a table. With `--runs` the runs are kept in `runs/sum-5-seed3` and so on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,18 @@ class Watched(Trainer):
         return total / len(samples)
 
 
-def watch(name: str, arguments: list[str], seed: int) -> dict[str, Any]:
+def watch(name: str, arguments: list[str], seed: int, runs: str | None) -> dict[str, Any]:
     """Train once; every epoch, and the number of validation rows."""
     task = find_task(name)
     config = parse(task.config_class, f"train {name}", arguments)
-    with tempfile.TemporaryDirectory() as folder:
+    kept = nullcontext(f"{runs}-seed{seed}") if runs else tempfile.TemporaryDirectory()
+    with kept as folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
         config = dataclasses.replace(config, seed=seed, out=Path(folder))
         trainer = Watched(task(config), RunFolder(Path(folder)), Display(), Processes("cpu"))
         trainer.run()
-    kept = ("epoch", "validation_accuracy", "validation_loss", "test_accuracy")
-    epochs = [{key: line[key] for key in kept} for line in trainer.progress.history]
+    keys = ("epoch", "validation_accuracy", "validation_loss", "test_accuracy")
+    epochs = [{key: line[key] for key in keys} for line in trainer.progress.history]
     rows = len(trainer.data.validation)
     return {"command": " ".join([name, *arguments]), "seed": seed, "rows": rows, "epochs": epochs}
 
@@ -94,9 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("task")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", help="keep runs in folders with this name and their seed")
     options, arguments = parser.parse_known_args()
     for seed in options.seeds:
-        found = watch(options.task, arguments, seed)
+        found = watch(options.task, arguments, seed, options.runs)
         known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
         same = (found["command"], seed)
         kept = [each for each in known if (each["command"], each["seed"]) != same]

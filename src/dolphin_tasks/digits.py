@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,16 +58,33 @@ class DigitBatch:
 
 
 class DigitRows:
-    """Images dealt into rows: no image is used twice."""
+    """Images dealt into rows: no image is used twice, unless more rows are asked for.
+
+    Args:
+        rows: how many; images are then dealt again and again, each as often as any other.
+    """
 
     def __init__(
-        self, images: Tensor, labels: Tensor, places: int, seed: int, augment: bool = False
+        self,
+        images: Tensor,
+        labels: Tensor,
+        places: int,
+        seed: int,
+        augment: bool = False,
+        rows: int | None = None,
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(labels), generator=generator)
-        count = len(labels) // places
-        self.order = order[: count * places].view(count, places)
+        count = len(labels) // places if rows is None or not len(labels) else rows
+        rounds = max(1, math.ceil(count * places / max(1, len(labels))))
+        order = [torch.randperm(len(labels), generator=generator) for _ in range(rounds)]
+        self.order = torch.cat(order)[: count * places].view(count, places)
         self.images, self.labels, self.augment = images, labels, augment
+
+    def dealt(self, order: Tensor) -> DigitRows:
+        """The same images in other rows: `order` (rows, places) are their numbers."""
+        made = copy.copy(self)
+        made.order = order
+        return made
 
     def __len__(self) -> int:
         return len(self.order)
@@ -89,18 +108,31 @@ def shift(images: Tensor, noise: Tensor, most: int = 2) -> Tensor:
     return crop(F.pad(images, (most,) * 4), (noise * (2 * most + 1)).long(), height, width)
 
 
-def digit_data(config: DigitConfig, places: int) -> Data[DigitBatch]:
-    """MNIST as rows of so many places; the last training images are held out for validation."""
+def digit_data(
+    config: DigitConfig, places: int, counts: Sequence[int | None] = (None, None, None)
+) -> Data[DigitBatch]:
+    """MNIST as rows of so many places; the last training images are held out for validation.
+
+    Args:
+        counts: rows of each split; None: as many as use each image once.
+    """
     mnist = find_digits(config.data_dir, config.download)
     held = min(config.validation, len(mnist.train_labels) // 2)
     cut = len(mnist.train_labels) - held
     seeds = [seed_of(config.seed, 3, split) for split in range(3)]
     return Data(
         DigitRows(
-            mnist.train_images[:cut], mnist.train_labels[:cut], places, seeds[0], config.augment
+            mnist.train_images[:cut],
+            mnist.train_labels[:cut],
+            places,
+            seeds[0],
+            config.augment,
+            counts[0],
         ),
-        DigitRows(mnist.train_images[cut:], mnist.train_labels[cut:], places, seeds[1]),
-        DigitRows(mnist.test_images, mnist.test_labels, places, seeds[2]),
+        DigitRows(
+            mnist.train_images[cut:], mnist.train_labels[cut:], places, seeds[1], rows=counts[1]
+        ),
+        DigitRows(mnist.test_images, mnist.test_labels, places, seeds[2], rows=counts[2]),
         f"MNIST from {mnist.source}",
     )
 

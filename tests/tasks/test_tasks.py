@@ -257,6 +257,20 @@ def test_no_image_is_dealt_twice_and_splits_differ():
     assert not torch.equal(again.train.order, data.train.order)
 
 
+def test_images_are_used_again_where_more_sums_are_asked_for():
+    """Sums of many digits, after the published protocol: each image as often as any other."""
+    task = find_task("sum")
+    data = task(task.config_class(n=16, validation=90, sums=255)).data()
+    assert [len(rows) for rows in (data.train, data.validation, data.test)] == [255, 42, 42]
+    for rows, images in ((data.train, 510), (data.validation, 90), (data.test, 200)):
+        counts = rows.order.flatten().bincount(minlength=images)
+        assert len(counts) == images
+        assert int(counts.max() - counts.min()) <= 1
+    assert len(digits.DigitRows(torch.zeros(0, 28, 28), torch.zeros(0), 16, 0, rows=42)) == 0
+    with pytest.raises(dl.DolphinError, match="--sums must be at least 6, got 5"):
+        task.config_class(sums=5).check()
+
+
 @pytest.mark.parametrize("length", [7, 15])
 def test_generated_formulas(length, monkeypatch):
     monkeypatch.setattr(hwf_data, "SIZES", {7: (300, 60), 15: (300, 60)})

@@ -129,7 +129,9 @@ def test_a_network_that_knows_nothing_is_told_what_to_change(maps):
     assert scores.grad is not None
     assert (scores.grad[batch.paths] >= 0).all()
     assert (scores.grad[~batch.paths] <= 0).all()
-    assert (scores.grad.abs().sum((1, 2)) > 0).all()
+    longer = batch.paths.sum((1, 2)) > 12  # where all costs are the same, the diagonal wins
+    assert longer.sum() > 30
+    assert torch.equal(scores.grad.abs().sum((1, 2)) > 0, longer)
     network = task.network()
     task.losses(task.read(network, batch), batch).sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in network.parameters())

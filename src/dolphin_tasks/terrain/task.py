@@ -28,7 +28,7 @@ class TerrainConfig(TrainConfig):
     """Adam's greatest step size."""
     provenance: str = "viterbi"
     """The program looks for the one cheapest path: only viterbi does that."""
-    margin: float = 0.2
+    margin: float = 0.03
     """What each cell of the label's path costs more while training."""
     maps: int = 8000
     """Training maps."""

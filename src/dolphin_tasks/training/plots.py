@@ -18,6 +18,8 @@ from dolphin_tasks.training.folder import RunFolder
 from dolphin_tasks.training.task import Samples, Task
 
 COLOURS = ("#0969da", "#1a7f37", "#bf3989", "#9a6700", "#8250df", "#cf222e", "#57606a", "#1b7c83")
+STYLES = ("-", "--", ":")
+"""Lines of the first runs, and of those that come after all colours are taken."""
 
 
 def draw_run(
@@ -151,7 +153,8 @@ def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
         if points:
             epochs, values = zip(*points, strict=True)
             colour = COLOURS[place % len(COLOURS)]
-            axes.plot(epochs, values, "o-", ms=3, label=label, color=colour)
+            style = STYLES[place // len(COLOURS) % len(STYLES)]
+            axes.plot(epochs, values, "o", ls=style, ms=3, label=label, color=colour)
     axes.set(xlabel="epoch", ylabel="validation accuracy")
     scale_accuracy(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
