@@ -36,7 +36,8 @@ def both_orders(pairs: Sequence[Pair]) -> list[Pair]:
     >>> both_orders([(0, 0), (0, 1)])
     [(0, 0), (0, 1), (1, 0)]
     """
-    return sorted({*pairs, *((b, a) for a, b in pairs)})
+    either: set[Pair] = {*pairs, *((b, a) for a, b in pairs)}
+    return sorted(either)
 
 
 def others(pairs: Sequence[Pair], digits: int) -> list[Pair]:
