@@ -40,7 +40,7 @@ wheel: $(VENV)/.dev ## build the wheel and try it, installed, away from the chec
 	rm -rf build
 
 docs: $(VENV)/.dev ## build the site into site/, with warnings as errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: export OMP_WAIT_POLICY := ACTIVE  # torch's usual way: on a quiet machine, waiting is short
 bench: $(VENV)/.dev ## time the symbolic part of the benchmark programs against their networks

@@ -44,7 +44,7 @@ from dolphin.operations import (
 )
 from dolphin.per_sample import Batched, Network, batched, network
 from dolphin.programs import choose, program
-from dolphin.proofs import Fact, Proof, Proofs
+from dolphin.proofs import Derivation, Fact, Proof, Proofs
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -66,6 +66,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DAMP",
     "Batched",
+    "Derivation",
     "Diagnosis",
     "Distribution",
     "DolphinError",

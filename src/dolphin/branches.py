@@ -34,7 +34,8 @@ def where(
 
     Args:
         cond: a distribution over True and False, or a mask of B booleans, one per row.
-        yes, no: distributions, or plain symbols, which are certain.
+        yes: a distribution, or a plain symbol, which is certain.
+        no: the same.
 
     >>> import dolphin as dl
     >>> rain = dl.Distribution([0.2, 0.8], [True, False])
@@ -55,12 +56,12 @@ def where(
         )
     _, batch = check("where", [tagged_of(each) for each in (cond, first, second)])
     parts = [
-        apply(filter(cond, holds), branch, _second)
+        apply(filter(cond, holds), branch, branch_taken)
         for symbol, holds, branch in ((True, _is_true, first), (False, _is_false, second))
         if symbol in cond.symbols
     ]
     if not parts:
-        parts = [apply(cond, first, _second)]
+        parts = [apply(cond, first, branch_taken)]
     d = tagged_of(parts[0] if len(parts) == 1 else union(*parts))
     if d.batch < batch:  # the branch that is not taken has more rows
         return distribution_of(_spread(d, batch))
@@ -84,7 +85,8 @@ def _is_false(symbol: bool) -> bool:
     return not symbol
 
 
-def _second(condition: bool, symbol: Any) -> Any:
+def branch_taken(condition: bool, symbol: Any) -> Any:
+    """The symbol of a branch; drawings and derivations show this name."""
     return symbol
 
 

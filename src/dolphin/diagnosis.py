@@ -101,7 +101,9 @@ def diagnose(
     combinations and memory of each operation. It runs one backward pass and leaves `.grad` alone.
 
     Args:
-        targets, match: as for `nll_loss`.
+        result: what the program returned.
+        targets: as for `nll_loss`.
+        match: as for `nll_loss`.
 
     >>> import torch, dolphin as dl
     >>> digit = dl.Distribution.from_logits(torch.zeros(1, 2, requires_grad=True), [1, 2])

@@ -14,7 +14,7 @@ from dolphin import inputs
 from dolphin.arguments import operands
 from dolphin.display import html
 from dolphin.entering import input_of, tags_of
-from dolphin.errors import InputError, listing, shorten
+from dolphin.errors import InputError, listing
 from dolphin.execution.batching import read_rows
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
@@ -22,7 +22,7 @@ from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
 from dolphin.input_checks import Exclusive
 from dolphin.operators import Operators
-from dolphin.proofs import Fact, Proof, Proofs
+from dolphin.proofs import Proof, Proofs, proofs_of
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.reading import Match, prob_of, read
@@ -32,9 +32,7 @@ from dolphin.showing import (
     Rows,
     first_row,
     likeliest_symbols,
-    members_of,
     pairs,
-    rounded,
     row_number,
     row_numbers,
     shown_rows,
@@ -457,30 +455,17 @@ class Distribution(Operators[S_co], Generic[S_co]):
 
         Under `dtkp-*` these are the proofs that were kept, under `exact` the ten likeliest, under
         `viterbi` the likeliest one, for inputs that require gradients. The result is a list;
-        `print` shows it as a tree, and a notebook draws it.
+        `print` shows it as a tree, and a notebook draws it. How the symbol follows from these
+        facts, operation by operation: `dolphin.draw(program, ...).explain(symbol, row)`.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
         >>> for proof in dl.apply(d, lambda x: x > 0).explain(True):
         ...     print(proof)
-        Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True),))
+        Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True, source=''),))
         """
-        d = self._tagged
-        row = row_number("explain", row, d.batch)
-        members = Symbols.of(members_of(d, row))
-        place = members.index_of(symbol)
-        if place < 0:
-            raise InputError(
-                f"explain: {shorten(symbol)} is not among the symbols of row {row}: "
-                f"{listing(members)}."
-            )
-        if not d.shared:
-            place += row * d.width
-        proofs = d.provenance.proofs(d.tags_like(), place, row)
-        found = [
-            Proof(rounded(p), tuple(Fact(s, rounded(prob), holds) for s, holds, prob in facts))
-            for p, facts in proofs
-        ]
+        proofs = proofs_of(self._tagged, symbol, row)
+        found = [Proof(p, tuple(facts.values())) for p, facts in proofs]
         return Proofs(found, symbol)
 
 

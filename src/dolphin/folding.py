@@ -148,14 +148,21 @@ def _grown_by_what_is_new(
             "fixpoint: with only_new=True, step must keep what it is given: step(start) lacks "
             "symbols of start, or has them with less. Return union(start, ...), or leave it out."
         )
-    new = changed(tagged_of(start), tagged_of(known))
+    new = _what_is_new(start, known)
     for _ in range(max_iterations):
         if new is None:
             return known
         start_round()
         more = union(known, step(distribution_of(new)))
-        new, known = changed(tagged_of(known), tagged_of(more)), more
+        new, known = _what_is_new(known, more), more
     return known
+
+
+def _what_is_new(old: Distribution[S], known: Distribution[S]) -> Tagged | None:
+    new, active = changed(tagged_of(old), tagged_of(known)), active_profile()
+    if active is not None and new is not None:
+        active.made("new", None, (known,), new)
+    return new
 
 
 def _settled(old: Tagged, new: Tagged) -> bool:

@@ -324,7 +324,9 @@ def network(
     Args:
         net: takes a batch (n, ...) of inputs, or a list of them if they are not tensors, and
             returns scores (n, symbols).
-        symbols, exclusive, provenance: as for `Distribution`.
+        symbols: as for `Distribution`.
+        exclusive: as for `Distribution`.
+        provenance: as for `Distribution`.
         logits: whether the scores are unnormalised; otherwise they are probabilities.
 
     >>> import torch, dolphin as dl

@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dolphin.display.deriving import Record, explained
 from dolphin.display.graph import Box, to_svg
 from dolphin.errors import InputError, shorten
 from dolphin.execution.profiling import Profile, profiling_with
 from dolphin.execution.tagged import Holder, Tagged, tagged_of
+from dolphin.proofs import Proofs
 from dolphin.symbolic.identity import name_of
+from dolphin.symbolic.tasks import Task
 
 _MOST = 200  # operations of a drawing that a person can still read
 
@@ -52,6 +55,36 @@ class Drawing:
     """The graph of a program. A notebook shows it; `print` it for text, or `save` it as SVG."""
 
     steps: tuple[Step, ...]
+    _records: dict[int, Record] = field(default_factory=dict, repr=False, compare=False)
+    _last: int | None = field(default=None, repr=False, compare=False)  # what the program returned
+
+    def explain(self, symbol: Any, row: int = 0) -> Proofs:
+        """The proofs of a symbol that the program returned, and how it follows from each.
+
+        Like `Distribution.explain`, and below each proof stands its derivation, operation by
+        operation, down to facts with the names of their inputs. Operations that hand symbols on
+        (`union`, `filter`, `sample`) have no line of their own. A question, a negation or a
+        `dolphin.program` is one line above the facts that it needs; so is a derivation of more
+        than 200 lines. User functions are called again for the symbols of the tree.
+
+        >>> import dolphin as dl
+        >>> with dl.using("dtkp-am", k=1):
+        ...     x, y = (dl.Distribution([0.25, 0.75], [1, 2]) for _ in "xy")
+        >>> def largest(x, y):
+        ...     return dl.apply(dl.apply(x, y, max), str)
+        >>> print(dl.draw(largest, x, y).explain("2"))
+        '2' because
+        └─ 0.5625  by apply str
+           └─ 2  by apply max
+              ├─ 2  0.75  x
+              └─ 2  0.75  y
+        """
+        if self._last is None:
+            raise InputError(
+                "explain: the program didn't return a distribution that one of its operations "
+                "made. Draw a function that returns the distribution to be explained."
+            )
+        return explained(self._records, self._last, symbol, row)
 
     @property
     def svg(self) -> str:
@@ -100,12 +133,14 @@ class _Recorder(Profile):
     def __init__(self, names: Iterable[tuple[str, Any]]) -> None:
         super().__init__()
         self.steps: list[Step] = []
+        self.records: dict[int, Record] = {}
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no identity is used twice
         self._counted = 0
         for name, value in names:
-            for d in _held(value):
-                self._number(d, name)
+            held = list(_held(value))
+            for place, d in enumerate(held):
+                self.number(d, f"{name}[{place}]" if name and len(held) > 1 else name)
 
     def made(
         self,
@@ -113,6 +148,7 @@ class _Recorder(Profile):
         function: Callable[..., Any] | None,
         operands: Sequence[Any],
         result: Any,
+        task: Task | None = None,
     ) -> None:
         if self._current is not None or self.parts:  # a part of a larger operation
             return
@@ -121,7 +157,7 @@ class _Recorder(Profile):
                 f"draw: the program has more than {_MOST} operations, too many for a drawing. Draw "
                 "a part of it, or use smaller inputs."
             )
-        sources = tuple(self._number(d) for d in _held(operands))
+        sources = tuple(self.number(d) for d in _held(operands))
         combinations, self._counted = (
             self.total.combinations - self._counted,
             self.total.combinations,
@@ -133,9 +169,9 @@ class _Recorder(Profile):
         name = name_of(function)
         self.steps.append(Step(operation, name, sources, symbols, combinations, shown))
         for d in results:
-            self._remember(d, len(self.steps) - 1)
+            self._remember(d, Record(operation, name, sources, d, function, task))
 
-    def _number(self, d: Tagged, name: str = "") -> int:
+    def number(self, d: Tagged, name: str = "") -> int:
         """The step that made a distribution; an input if none did."""
         found = self._numbers.get(id(d))
         if found is None and d.made is not None:
@@ -143,10 +179,12 @@ class _Recorder(Profile):
         if found is None:
             self.steps.append(Step("input", name, (), d.width, 0, _shown(d)))
             found = len(self.steps) - 1
-            self._remember(d, found)
+            self._remember(d, Record("input", name, (), d))
         return found
 
-    def _remember(self, d: Tagged, step: int) -> None:
+    def _remember(self, d: Tagged, record: Record) -> None:
+        step = len(self.steps) - 1
+        self.records[step] = record
         self._kept += [d, d.made]
         self._numbers[id(d)] = step
         if d.made is not None:  # some operations wrap the same tags again
@@ -183,7 +221,8 @@ def draw(program: Callable[..., Any], *arguments: Any, **options: Any) -> Drawin
 
     Args:
         program: any function of distributions, tensors or anything else.
-        arguments, options: what it is called with.
+        arguments: what it is called with.
+        options: the same, by name.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3])
@@ -198,10 +237,11 @@ def draw(program: Callable[..., Any], *arguments: Any, **options: Any) -> Drawin
         raise InputError(f"draw: the program must be a function, got {shorten(program)}.")
     recorder = _Recorder(_named(program, arguments, options))
     with profiling_with(recorder):
-        program(*arguments, **options)
+        result = program(*arguments, **options)
     if not recorder.steps:
         raise InputError("draw: the program did nothing with distributions.")
-    return Drawing(tuple(recorder.steps))
+    last = recorder.number(tagged_of(result)) if isinstance(result, Holder) else None
+    return Drawing(tuple(recorder.steps), recorder.records, last)
 
 
 def _named(

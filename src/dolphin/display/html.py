@@ -71,13 +71,22 @@ def notes(texts: Iterable[str]) -> str:
     return f'<ul style="margin:4px 0">{items}</ul>' if items else ""
 
 
-def tree(root: str, branches: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """A tree of two levels; the parts are HTML already."""
+Tree = tuple[str, Sequence["Tree"]]
+"""A line, which is HTML already, and the trees below it."""
+
+
+def tree(root: Tree) -> str:
+    """A tree, drawn with lines down its left side.
+
+    >>> tree(("a", [("b", [])])).count("<div")
+    3
+    """
     line = "border-left:2px solid #9fa8da;margin-left:0.6em;padding-left:0.8em"
-    inner = "".join(
-        f'<div style="{line};margin-top:4px">{branch}'
-        + "".join(f'<div style="{line}">{leaf}</div>' for leaf in leaves)
-        + "</div>"
-        for branch, leaves in branches
-    )
-    return f"<div><div>{root}</div>{inner}</div>"
+
+    def below(node: Tree) -> str:
+        text, branches = node
+        inner = "".join(f'<div style="{line};margin-top:2px">{below(b)}</div>' for b in branches)
+        return f"{text}{inner}"
+
+    text, branches = root
+    return f"<div><div>{text}</div>{below(('', branches))}</div>"

@@ -147,8 +147,12 @@ class Profile:
         function: Callable[..., Any] | None,
         operands: Sequence[Any],
         result: Any,
+        task: Any = None,
     ) -> None:
-        """The result of an operation; a profile doesn't keep it."""
+        """The result of an operation; a profile doesn't keep it.
+
+        `task`: all that the user asked for.
+        """
 
     @contextlib.contextmanager
     def functions(self, calls: int) -> Iterator[None]:

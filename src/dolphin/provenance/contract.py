@@ -241,7 +241,10 @@ class Provenance(abc.ABC):
         return {"associative", "distributive"} <= self.laws
 
     def proofs(self, tags: Tags, place: int, row: int) -> list[tuple[float, list[Any]]]:
-        """The proofs of one symbol: (probability, [(label, holds, probability), ...])."""
+        """The proofs of one symbol: (probability, [(label, holds, probability, key), ...]).
+
+        `key` is `Facts.key`: which fact it is.
+        """
         raise UnsupportedError(
             f"explain: {self!r} keeps numbers, not proofs, so there is nothing to show. Use "
             "dolphin.TopKProofs(k=...), 'exact' or 'viterbi' as the provenance of the inputs."

@@ -64,7 +64,8 @@ def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
             probability = facts.facts.probs[column, row].item()
             holds = share > 0
             probability = probability if holds else 1.0 - probability
-            found.append((facts.facts.label(column, row), holds, probability))
+            key = facts.facts.key(column, row)
+            found.append((facts.facts.label(column, row), holds, probability, key))
             weight += round(share) * math.log(probability) if holds else math.log(probability)
     if not math.isclose(weight, tag.item(), rel_tol=1e-4, abs_tol=1e-4):
         raise UnsupportedError(

@@ -161,6 +161,13 @@ class Facts:
             chosen=chosen,
         )
 
+    def key(self, column: int, row: int) -> tuple[int, int]:
+        """Which fact this is, among those of all inputs: its origin, and its column there."""
+        if self.whole is not None and self.chosen is not None:
+            kept = [c for group in self.chosen.tolist() for c in self.whole.groups[group]]
+            column = kept[column]
+        return int(self.origins[0 if self.rows == 1 else row]), column
+
     def moved(self, move: Callable[[Tensor], Tensor]) -> Facts:
         """The same facts, with other tensors: on another device, or detached."""
         if self.whole is not None and self.chosen is not None:

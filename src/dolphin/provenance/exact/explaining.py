@@ -132,12 +132,17 @@ class Spelling:
         held = sum(probs[column] for column in literal.columns)
         return held if literal.holds else max(0.0, 1.0 - held)
 
-    def facts(self, literal: Literal) -> list[tuple[Any, bool, float]]:
-        """A literal as facts: (label, holds, probability)."""
+    def facts(self, literal: Literal) -> list[tuple[Any, bool, float, Any]]:
+        """A literal as facts: (label, holds, probability, key)."""
         position = self.order[literal.level][0]
         facts, probs = self.inputs[position], self.probs[position]
         row = 0 if facts.rows == 1 else self.row
         return [
-            (facts.label(c, row), literal.holds, probs[c] if literal.holds else 1.0 - probs[c])
+            (
+                facts.label(c, row),
+                literal.holds,
+                probs[c] if literal.holds else 1.0 - probs[c],
+                facts.key(c, row),
+            )
             for c in literal.columns
         ]

@@ -365,8 +365,8 @@ class TopKProofs(Provenance):
             words = tags.patterns[:, slot, place, at].tolist()
             facts = [fact for p in tags.layout.placements for fact in _spelled(words, p, row)]
             probability = 1.0
-            for group in facts:
-                probability *= group[-1]
+            for *_, factor in facts:
+                probability *= factor
             shown.append((probability, [fact[:-1] for fact in facts]))
         return sorted(shown, key=lambda proof: -proof[0])
 
@@ -380,8 +380,8 @@ def written(tags: AnyProofs) -> Proofs:
 
 def _spelled(
     words: list[int], placement: Placement, row: int
-) -> list[tuple[Any, bool, float, float]]:
-    """The facts of one input in a proof: (label, holds, probability, factor of the proof)."""
+) -> list[tuple[Any, bool, float, Any, float]]:
+    """The facts of one input in a proof: (label, holds, probability, key, factor of the proof)."""
     facts = placement.facts
     probs = facts.probs[:, 0 if facts.rows == 1 else row].tolist()
     spelled = []
@@ -393,10 +393,12 @@ def _spelled(
             continue
         if len(allowed) == 1 and max(allowed) < len(group.columns):
             column = group.columns[max(allowed)]
-            spelled.append((facts.label(column, row), True, probs[column], mass))
+            key = facts.key(column, row)
+            spelled.append((facts.label(column, row), True, probs[column], key, mass))
             continue
         out = [group.columns[v] for v in range(len(group.columns)) if v not in allowed]
         for number, column in enumerate(out):
             factor = mass if number == 0 else 1.0
-            spelled.append((facts.label(column, row), False, 1.0 - probs[column], factor))
+            key = facts.key(column, row)
+            spelled.append((facts.label(column, row), False, 1.0 - probs[column], key, factor))
     return spelled

@@ -1,0 +1,212 @@
+"""How a symbol follows from the facts of a proof, operation by operation.
+
+The operations of a recorded program are gone through again with nothing but the facts of one proof.
+Of so few facts each operation makes few symbols, and what it made them of is their derivation. User
+functions are called again for these symbols. Operations that look at all symbols at once (a
+question, a negation, a `program`) are not taken apart: below them stand the facts that they need.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dolphin.execution.tagged import Tagged
+from dolphin.proofs import Derivation, Fact, Key, Proof, Proofs, proofs_of
+from dolphin.showing import members_of
+from dolphin.symbolic.chance import Weighted
+from dolphin.symbolic.symbols import Symbols, canonical
+from dolphin.symbolic.tasks import Task
+
+_COMBINATIONS = 10_000  # that are looked at in one operation
+_SYMBOLS = 1_000  # whose proofs are looked at, where an operation isn't taken apart
+_LINES = 200  # of a tree that a person can still read
+
+
+@dataclass(frozen=True)
+class Record:
+    """A step of a program: what it read and what it made. An input reads nothing."""
+
+    operation: str
+    name: str
+    sources: tuple[int, ...]
+    result: Tagged
+    function: Callable[..., Any] | None = None
+    task: Task | None = None
+
+    @property
+    def title(self) -> str:
+        """The operation with its function."""
+        return f"{self.operation} {self.name}".strip()
+
+
+class _Node(NamedTuple):
+    tree: Derivation | Fact
+    size: int  # how many lines it has
+
+
+_Symbols = dict[Any, _Node]  # those that follow from the facts
+
+
+def explained(records: dict[int, Record], last: int, symbol: Any, row: int) -> Proofs:
+    """The proofs of a symbol that step `last` made, and how it follows from each."""
+    result = records[last].result
+    found = proofs_of(result, symbol, row)
+    row %= result.batch
+    proofs, derivations = [], []
+    for probability, facts in found:
+        replay = _Replay(records, facts, row)
+        node = replay.follows(last).get(canonical(symbol))
+        named = tuple(replay.facts.values())
+        proofs.append(Proof(probability, named))
+        readable = node is not None and node.size <= _LINES
+        derivations.append(
+            node.tree if node and readable else Derivation(symbol, records[last].title, named)
+        )
+    return Proofs(proofs, symbol, derivations)
+
+
+class _Replay:
+    """A recorded program over the facts of one proof, in one row."""
+
+    def __init__(self, records: dict[int, Record], facts: dict[Key, Fact], row: int) -> None:
+        self.records, self.row = records, row
+        self.facts = dict(facts)
+        self._known: dict[int, _Symbols] = {}
+        for number, record in records.items():
+            if record.operation == "input":
+                self._name_facts(record.result, record.name or f"input {number}")
+
+    def follows(self, number: int) -> _Symbols:
+        """The symbols of a step's result that follow from the facts."""
+        known = self._known.get(number)
+        if known is None:
+            known = self._known[number] = self._made(self.records[number])
+        return known
+
+    def _made(self, record: Record) -> _Symbols:
+        d = record.result
+        if d.certain and record.operation == "input":
+            symbols = itertools.islice(self._members(d), _COMBINATIONS)
+            return {canonical(s): _Node(Derivation(s, "certain", ()), 1) for s in symbols}
+        if record.operation in ("union", "sample", "filter", "new"):
+            found = _smallest(self._handed_on(record))
+        elif record.task is not None or record.operation == "reduce":
+            found = _smallest(self._combined(record))
+        else:
+            found = {}
+        return found or self._not_taken_apart(record)
+
+    def _handed_on(self, record: Record) -> Iterator[tuple[Any, _Node]]:
+        """The symbols that an operation keeps as they are; it has no line of its own."""
+        members = self._members(record.result)
+        for source in record.sources:
+            for symbol, node in self.follows(source).items():
+                if members.index_of(symbol) >= 0:
+                    yield symbol, node
+
+    def _combined(self, record: Record) -> Iterator[tuple[Any, _Node]]:
+        members = self._members(record.result)
+        operands = [self.follows(source) for source in record.sources]
+        for nodes in itertools.islice(_combinations(record.task, operands), _COMBINATIONS):
+            made = _called(record, [node.tree.symbol for node in nodes])
+            parts = tuple(node.tree for node in nodes)
+            size = 1 + sum(node.size for node in nodes)
+            if not isinstance(made, Weighted):
+                if made is not _NOTHING and members.index_of(made) >= 0:
+                    yield canonical(made), _Node(Derivation(made, record.title, parts), size)
+                continue
+            for outcome in made.outcomes:  # chance: an outcome that is a fact of the proof
+                facts = self._proof_among_facts(record.result, outcome, members)
+                chance = tuple(f for f in facts or () if not f.source)
+                if chance:
+                    tree = Derivation(outcome, record.title, (*parts, *chance))
+                    yield canonical(outcome), _Node(tree, size + len(chance))
+
+    def _not_taken_apart(self, record: Record) -> _Symbols:
+        """The symbols that have a proof among the facts, with these facts below them."""
+        found: _Symbols = {}
+        d, members = record.result, self._members(record.result)
+        if d.certain:
+            return found
+        if d.groups is not None:  # an input, which may have many symbols
+            likely: Iterable[Any] = [fact.symbol for fact in self.facts.values()]
+        else:
+            likely = itertools.islice(members, _SYMBOLS)
+        for symbol in likely:
+            facts = self._proof_among_facts(d, symbol, members)
+            if facts is None:
+                continue
+            alone = facts[0] if record.operation == "input" and len(facts) == 1 else None
+            tree = alone or Derivation(symbol, record.title, facts)
+            found[canonical(symbol)] = _Node(tree, 1 + len(facts) * (alone is None))
+        return found
+
+    def _proof_among_facts(
+        self, d: Tagged, symbol: Any, members: Symbols
+    ) -> tuple[Fact, ...] | None:
+        if members.index_of(symbol) < 0:
+            return None
+        for _, facts in proofs_of(d, symbol, self._row_of(d)):
+            if facts.keys() <= self.facts.keys():
+                return tuple(self.facts[key] for key in facts)
+        return None
+
+    def _name_facts(self, d: Tagged, name: str) -> None:
+        """Say of the facts of an input where they come from."""
+        if d.certain:
+            return
+        members = self._members(d)
+        for key, fact in list(self.facts.items()):
+            if fact.source or members.index_of(fact.symbol) < 0:
+                continue
+            proofs = proofs_of(d, fact.symbol, self._row_of(d))
+            if any(facts.keys() == {(key[0], True)} for _, facts in proofs):
+                self.facts[key] = fact._replace(source=name)
+
+    def _row_of(self, d: Tagged) -> int:
+        return self.row if d.batch > 1 else 0
+
+    def _members(self, d: Tagged) -> Symbols:
+        return Symbols.of(members_of(d, self._row_of(d)))
+
+
+_NOTHING = object()  # the condition doesn't hold
+
+
+def _called(record: Record, symbols: Sequence[Any]) -> Any:
+    """What the user's function makes of symbols."""
+    task = record.task
+    if task is None:
+        assert record.function is not None
+        return functools.reduce(record.function, symbols)
+    if task.condition is not None and not task.condition(*symbols):
+        return _NOTHING
+    return task.function(*symbols)
+
+
+def _combinations(task: Task | None, operands: Sequence[_Symbols]) -> Iterator[tuple[_Node, ...]]:
+    """One symbol of each operand; where `on=` is given, those with equal keys."""
+    if task is None or task.on is None:
+        yield from itertools.product(*(operand.values() for operand in operands))
+        return
+    sides: list[dict[Any, list[_Node]]] = []
+    for key, operand in zip(task.on, operands, strict=True):
+        side: dict[Any, list[_Node]] = {}
+        for node in operand.values():
+            side.setdefault(canonical(key(node.tree.symbol)), []).append(node)
+        sides.append(side)
+    for key, first in sides[0].items():
+        yield from itertools.product(first, *(side.get(key, []) for side in sides[1:]))
+
+
+def _smallest(found: Iterable[tuple[Any, _Node]]) -> _Symbols:
+    """Of several derivations of a symbol the smallest."""
+    kept: _Symbols = {}
+    for symbol, node in found:
+        if symbol not in kept or node.size < kept[symbol].size:
+            kept[symbol] = node
+    return kept
