@@ -37,8 +37,7 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     shown = task.condition if task.operation == "filter" else task.function
     with active.operation(task.operation, shown):
         result = _combined(task, operands, where)
-    asked = task if where is None else None
-    active.made(task.operation, shown, operands, result, asked)
+    active.made(task.operation, shown, operands, result, task)
     return result
 
 
