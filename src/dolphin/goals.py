@@ -1,4 +1,4 @@
-"""What a recursion is asked for: symbols that a goal keeps, out of every round."""
+"""Goals of a recursion: the symbols that are kept in every round."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dolphin.operations import filter as filter_symbols
 S = TypeVar("S")
 
 Goal = Callable[[S], bool] | tuple[Callable[[S], Any], Sequence[Any]]
-"""A predicate over symbols, or a key of symbols and the key that each row asks for."""
+"""A predicate over symbols, or a key function and the key that each row wants."""
 
 
 class Directed(Generic[S]):
-    """A step that derives only what its goal asks for.
+    """A step that derives only the symbols that its goal wants.
 
-    Unions of the step are not made as a whole: the goal chooses from each of their parts, and from
-    parts that stay the same from round to round, the facts, only once.
+    Unions of the step are not computed as a whole: the goal selects from each of their parts, and
+    from parts that stay the same from round to round, the facts, only once.
     """
 
     def __init__(self, step: Callable[[Distribution[S]], Distribution[S]], goal: Goal[S]) -> None:
@@ -38,7 +38,7 @@ class Directed(Generic[S]):
         return self.asked(new) if isinstance(new, Distribution) else new
 
     def asked(self, distribution: Distribution[S]) -> Distribution[S]:
-        """What the goal keeps of a distribution."""
+        """The symbols of a distribution that the goal keeps."""
         return distribution_of(chosen_from(tagged_of(distribution), self._kept))
 
     def _kept(self, d: Tagged) -> Tagged:

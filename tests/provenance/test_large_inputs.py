@@ -154,5 +154,5 @@ def test_too_many_proofs_are_refused_before_they_are_made():
     size = 200_000
     facts = tuple((n, n + 1) for n in range(size))
     kb = base(torch.full((1, size), 0.5), facts, TopKProofs(k=3))
-    with pytest.raises(dl.SizeError, match="Start from what is asked for"):
+    with pytest.raises(dl.SizeError, match="Start from the queries"):
         dl.union(kb, dl.Distribution.certain((0, 5)))

@@ -1,1 +1,1 @@
-"""How things look: in a notebook, in a terminal, as a drawing. Nothing else depends on it."""
+"""Display in notebooks and terminals, and drawings. Nothing else depends on it."""

@@ -18,7 +18,7 @@ from dolphin.proofs import Proofs
 from dolphin.symbolic.identity import name_of
 from dolphin.symbolic.tasks import Task
 
-_MOST = 200  # operations of a drawing that a person can still read
+_MOST = 200  # operations in a drawing that is still readable
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Step:
     name: str
     """The user's function, or the name of an input."""
     sources: tuple[int, ...]
-    """The numbers of the steps that it reads."""
+    """The numbers of the steps whose results it reads."""
     symbols: int | None
     """How many symbols the result has (the most of any row); None for a tensor."""
     combinations: int
-    """How many combinations of symbols were looked at."""
+    """The number of combinations of symbols that were computed."""
     shown: str
     """The first symbols of the result."""
 
     def lines(self, sizes: Sequence[str]) -> tuple[str, ...]:
-        """What stands in its box: the operation, its sizes, its combinations, its symbols."""
+        """The lines in its box: the operation, its sizes, its combinations, its symbols."""
         lines = [f"{self.operation} {self.name}".strip()]
         if sizes and self.symbols is not None:
             lines.append(f"{' × '.join(sizes)} → {self.symbols} symbols")
@@ -88,7 +88,7 @@ class Drawing:
 
     @property
     def svg(self) -> str:
-        """The picture: warm boxes are where symbols multiply."""
+        """The picture; warm colours mark boxes with many combinations."""
         most = max((step.combinations for step in self.steps), default=0)
         boxes = [
             Box(
@@ -128,14 +128,14 @@ class Drawing:
 
 
 class _Recorder(Profile):
-    """A profile that keeps what operations made, step by step."""
+    """A profile that keeps the results of operations, step by step."""
 
     def __init__(self, names: Iterable[tuple[str, Any]]) -> None:
         super().__init__()
         self.steps: list[Step] = []
         self.records: dict[int, Record] = {}
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no identity is used twice
+        self._kept: list[Any] = []  # kept alive, so that no id is reused
         self._counted = 0
         for name, value in names:
             held = list(_held(value))
@@ -172,7 +172,7 @@ class _Recorder(Profile):
             self._remember(d, Record(operation, name, sources, d, function, task))
 
     def number(self, d: Tagged, name: str = "") -> int:
-        """The step that made a distribution; an input if none did."""
+        """The step whose result a distribution is; an input if there is none."""
         found = self._numbers.get(id(d))
         if found is None and d.made is not None:
             found = self._numbers.get(id(d.made))
@@ -212,12 +212,13 @@ def _shown(d: Tagged) -> str:
 
 
 def draw(program: Callable[..., Any], *arguments: Any, **options: Any) -> Drawing:
-    """The computation graph of a program: its operations, their sizes, where symbols multiply.
+    """The computation graph of a program: its operations, their sizes, and where it is expensive.
 
     The program is run once, with the arguments given, and every operation on distributions becomes
-    a box. A warm box looks at many combinations of symbols: that is where a program is expensive,
-    and where `on=`, `filter` or `sample` would help. The rounds of a `fixpoint` are drawn one
-    after the other; a program inside `dolphin.batched` is drawn for one sample, without it.
+    a box. A box in a warm colour has many combinations of symbols: that is where a program is
+    expensive, and where `on=`, `filter` or `sample` would help. The rounds of a `fixpoint` are
+    drawn one after the other; to draw a program inside `dolphin.batched`, call it for one sample,
+    without the decorator.
 
     Args:
         program: any function of distributions, tensors or anything else.
@@ -250,6 +251,6 @@ def _named(
     """The arguments with the names of their parameters, where these are known."""
     try:
         bound = inspect.signature(program).bind(*arguments, **options)
-    except (TypeError, ValueError):  # the call itself says what is wrong
+    except (TypeError, ValueError):  # the call itself will say what is wrong
         return [("", argument) for argument in arguments]
     return list(bound.arguments.items())

@@ -12,7 +12,7 @@ _GAP, _LAYER_GAP, _MARGIN = 18.0, 34.0, 10.0
 
 @dataclass(frozen=True)
 class Box:
-    """A box of a graph: its lines of text, which boxes it comes from, how warm it is (0 to 1)."""
+    """A box of a graph: its lines of text, its source boxes, how warm its colour is (0 to 1)."""
 
     lines: tuple[str, ...]
     sources: tuple[int, ...]
@@ -46,7 +46,7 @@ def layers_of(boxes: Sequence[Box]) -> list[int]:
 
 
 def _orders(boxes: Sequence[Box], layers: Sequence[int]) -> list[list[int]]:
-    """The boxes of each layer from left to right: near what they come from, and lead to."""
+    """The boxes of each layer from left to right, near their sources and targets."""
     rows: list[list[int]] = [[] for _ in range(1 + max(layers))]
     for number, layer in enumerate(layers):
         rows[layer].append(number)

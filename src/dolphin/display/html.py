@@ -14,12 +14,12 @@ _WIDTH = 8  # of a bar of probability 1, in em
 
 
 def heading(text: str) -> str:
-    """A line above what is shown."""
+    """A line of text above or below the content."""
     return f'<div style="opacity:0.7;margin:2px 0">{escape(text)}</div>'
 
 
 def bar(probability: float) -> str:
-    """A bar as long as a probability is large.
+    """A bar whose length is a probability.
 
     >>> "width:4.00em" in bar(0.5)
     True

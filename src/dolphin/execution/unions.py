@@ -1,6 +1,6 @@
-"""Unions that are made when they are read, so that a goal can choose from their parts first.
+"""Unions that are deferred until read, so that a goal can select from their parts first.
 
-A step of a recursion is often `union(facts, what follows)`, of which a goal keeps little: choosing
+A step of a recursion is often `union(facts, what follows)`, of which a goal keeps little: selecting
 from each part and uniting what is left gives the same symbols, in the same order, with the same
 tags, and doesn't number every fact in every round.
 """
@@ -25,7 +25,7 @@ _open = contextvars.ContextVar("dolphin_open_unions", default=False)
 
 @contextlib.contextmanager
 def open_unions() -> Iterator[None]:
-    """A block whose unions wait until they are read, where nothing else watches operations."""
+    """A block whose unions are deferred until read, outside profiles, `batched` and programs."""
     watched = active_profile() or collecting() or current_execution()
     token = _open.set(watched is None)
     try:
@@ -35,7 +35,7 @@ def open_unions() -> Iterator[None]:
 
 
 def unite(operands: Sequence[Tagged]) -> Tagged:
-    """All symbols of all operands, now or when they are read."""
+    """All symbols of all operands, now or deferred until read."""
     if not _open.get() or torch.compiler.is_compiling():
         return batching.unite(operands)
     check("union", [leaf for d in operands for leaf in _leaves(d)])
@@ -43,7 +43,7 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
 
 
 def chosen_from(d: Tagged, choose: Callable[[Tagged], Tagged]) -> Tagged:
-    """What `choose` takes of a distribution; of each part, where nobody has read a union."""
+    """What `choose` selects from a distribution, or from each part of a union not read yet."""
     if not isinstance(d, OpenUnion) or d.parts is None:
         return choose(d)
     parts = d.parts
@@ -53,7 +53,7 @@ def chosen_from(d: Tagged, choose: Callable[[Tagged], Tagged]) -> Tagged:
 class OpenUnion(Tagged):
     """A union that becomes an ordinary result when one of its attributes is read.
 
-    It is made with the settings and the gradient mode in force when it was written.
+    It is computed with the settings and the gradient mode in force when it was recorded.
     """
 
     __slots__ = ("context", "gradients", "parts")
@@ -66,7 +66,7 @@ class OpenUnion(Tagged):
         self.gradients = torch.is_grad_enabled()
 
     def run(self, work: Callable[[], Tagged]) -> Tagged:
-        """Some work as if it had been done when the union was written."""
+        """Run `work` in the context in which the union was recorded."""
         with torch.set_grad_enabled(self.gradients):
             return self.context.copy().run(work)
 

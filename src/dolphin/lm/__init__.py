@@ -1,6 +1,6 @@
 """Language models as perception: distributions over what a causal model would say.
 
-Nothing here is imported by `import dolphin`, and transformers only where a model is loaded.
+Nothing here is imported by `import dolphin`; transformers is imported only to load a model.
 """
 
 from dolphin.lm.model import LanguageModel

@@ -1,4 +1,4 @@
-"""From answers that were found to a distribution over what they mean."""
+"""From the answers of a search to a distribution over their symbols."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dolphin.symbolic.symbols import canonical
 
 NOT_PARSED = (ValueError, LookupError, ArithmeticError, SyntaxError)
 """What `parse` may raise to say that a text is not an answer."""
-_LEAST = 1e-9  # of the rest: what rounding may leave of it has a logarithm all the same
+_LEAST = 1e-9  # of the rest, so that its logarithm is finite whatever rounding does
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers of one row that mean something, and what."""
+    """The answers of one row that parse, and their symbols."""
 
     found: list[Found]
     symbols: list[Any]

@@ -52,8 +52,8 @@ class Codec:
         return tokens
 
     def _plain_prompt(self, prompt: str) -> list[int]:
-        """As the tokenizer starts a text: a rendered chat gets no second first token, and a prompt
-        goes on, so that a tokenizer's own end of text is taken off again.
+        """The tokens of a text with the tokenizer's start token, but no second one for a rendered
+        chat, and without its end token, because a prompt is continued.
         """
         plain = self.tokens(prompt)
         start = getattr(self.tokenizer, "bos_token_id", None)
@@ -79,7 +79,7 @@ class Codec:
     # -- options -----------------------------------------------------------------------------------
 
     def options(self, operation: str, options: Sequence[Any], place: str) -> list[list[int]]:
-        """The tokens of each option, by itself and without its end; all are different."""
+        """The tokens of each option, by itself and without its end; all must differ."""
         if not options:
             raise InputError(f"{operation}: {place}: no options. Give at least one string.")
         seen: dict[tuple[int, ...], str] = {}
@@ -151,7 +151,7 @@ def _end_tokens(tokenizer: Any, end: str | Sequence[str] | None) -> list[int]:
         token = getattr(tokenizer, "eos_token_id", None)
         if token is None:
             raise InputError(
-                "LanguageModel: the tokenizer has no eos_token, so nothing says where an answer "
+                "LanguageModel: the tokenizer has no eos_token, so it is unclear where an answer "
                 r'ends. Pass end="\n", or another text of one token.'
             )
         return [int(token)]

@@ -82,21 +82,21 @@ class LanguageModel:
         normalise: bool = False,
         provenance: AnyProvenance | None = None,
     ) -> Distribution[str]:
-        """How likely the model is to answer each of these strings, whole and nothing after.
+        """The probability that the model answers with each of these strings and nothing else.
 
             P(option) = ∏ P(token of the option | prompt, tokens before) · P(end | all of it)
 
-        for the tokens that the tokenizer makes of the option by itself. Exact; options that begin
-        alike share the computation. Symbols exclude each other, and the rest of the probability is
-        "none of them". Differentiable in the model's parameters.
+        for the tokens of the option by itself. Exact; options with a common prefix share its
+        computation. Symbols exclude each other, and the rest of the probability is "none of them".
+        Differentiable in the model's parameters.
 
         Args:
             prompts: text to continue, or chats (lists of messages) to answer, one per row.
             options: strings for all rows, or a list of strings for each row.
-            normalise: condition on the list: probabilities add up to 1.
+            normalise: whether to condition on the list, so that probabilities add up to 1.
 
-        Cost: one pass over the prompts and one over the different beginnings of the options, B
-        rows at once.
+        Cost: one pass over the prompts and one over the distinct prefixes of the options, B rows at
+        once.
         """
         codec, operation = self._codec, "LanguageModel.options"
         tokens = codec.prompts(operation, prompts)
@@ -191,22 +191,22 @@ class LanguageModel:
         The probability of a symbol is the sum over the answers found that parse to it: a lower
         bound, which a larger k can only raise. What doesn't parse and what was not explored is the
         symbol `OTHER`, so that probabilities add up to 1. Differentiable: the answers are found
-        without gradients and then scored with them, if there are any to be had.
+        without gradients and then scored with them, if gradients are enabled.
 
         Args:
-            parse: from the text of an answer to a symbol. It says that a text doesn't parse by
-                raising a ValueError (as `int` does), LookupError, ArithmeticError or SyntaxError,
-                or by returning `OTHER`. None: the text itself, spaces included.
-            k: beginnings that are followed at each length, or answers that are drawn.
-            max_new_tokens: greatest length of an answer in tokens; its end is not counted.
+            parse: a function from the text of an answer to a symbol. For a text that doesn't parse
+                it raises ValueError (as `int` does), LookupError, ArithmeticError or SyntaxError,
+                or returns `OTHER`. None for the text itself, including spaces.
+            k: how many prefixes are followed at each length, or how many answers are drawn.
+            max_new_tokens: the greatest length of an answer in tokens, not counting its end.
             pattern: a regular expression that whole answers match, such as `r"-?[0-9]+"`. Only
-                beginnings of such answers are followed; all others belong to `OTHER`. (In
-                llguidance's syntax: no look-around, no references back.)
-            method: `"beam"` follows the likeliest beginnings, `"sample"` draws them.
+                prefixes of such answers are followed; all others belong to `OTHER`. (In
+                llguidance's syntax: no look-around, no backreferences.)
+            method: `"beam"` follows the likeliest prefixes, `"sample"` draws them.
             seed: for `"sample"`. The same seed gives the same answers.
 
         Cost: one pass over the prompts and up to `max_new_tokens` passes over k tokens per row;
-        with gradients once more over what was found.
+        with gradients one more pass over the answers found.
         """
         operation = "LanguageModel.answers"
         _check_counts(operation, k=k, max_new_tokens=max_new_tokens)
@@ -227,7 +227,7 @@ class LanguageModel:
     def _found_again(
         self, operation: str, prompts: list[list[int]], found: list[list[Found]]
     ) -> list[Tensor]:
-        """The log-probabilities of what was found, with gradients where they are wanted."""
+        """The log-probabilities of the answers found, with gradients if they are enabled."""
         trained = any(parameter.requires_grad for parameter in self.model.parameters())
         if not (trained and torch.is_grad_enabled() and any(found)):
             device = next(self.model.parameters()).device

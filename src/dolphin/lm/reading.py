@@ -14,13 +14,13 @@ ELEMENTS = 1 << 26
 
 
 class Reading(Protocol):
-    """Prompts that a model has read, and tokens that hang on them."""
+    """Prompts that a model has read, and a trie of tokens after each."""
 
     logits: Tensor
     """(B, 1, V): what follows the prompts."""
 
     def extend(self, tokens: Tensor, lineage: Tensor) -> Tensor:
-        """Read further nodes, numbered on from the last: logits (B, t, V) of what follows them.
+        """Read more nodes, numbered after the last: logits (B, t, V) of what follows them.
 
         `tokens` (B, t); `lineage` (B, t, depth): for each node the numbers of the nodes from the
         root, which is 0 and not listed, to itself, in any order, filled with zeros.
@@ -28,15 +28,15 @@ class Reading(Protocol):
         ...
 
     def room(self, nodes: int) -> int:
-        """How many nodes one call of `extend` should take if `nodes` are to come."""
+        """How many nodes to pass to one call of `extend` if `nodes` remain."""
         ...
 
 
 class CachedReading:
     """One pass over the prompts; then every node is computed once, on one cache of B rows.
 
-    A node attends to its prompt and its ancestors alone: an attention mask says so, and its
-    position is its depth. That is exact, whatever else is in the cache.
+    An attention mask lets a node attend only to its prompt and its ancestors, and its position is
+    its depth. That is exact, whatever else is in the cache.
     """
 
     def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]]) -> None:
@@ -90,7 +90,7 @@ class CachedReading:
         return output.logits[:, -keep:]
 
     def _additive(self, visible: Tensor) -> Tensor:
-        """(B, 1, queries, keys): 0 where a query sees a key, and the least number elsewhere."""
+        """(B, 1, queries, keys): 0 where a query sees a key, and the lowest number elsewhere."""
         mask = torch.zeros(visible.shape, dtype=self._dtype, device=self._device)
         return mask.masked_fill_(~visible, torch.finfo(self._dtype).min)[:, None]
 
@@ -136,7 +136,7 @@ class PlainReading:
 
 
 def placement(model: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Where a model is, and the precision it computes in."""
+    """The device of a model, and the precision it computes in."""
     first = next((p for p in model.parameters() if p.is_floating_point()), None)
     if first is None:
         return torch.device("cpu"), torch.get_default_dtype()
@@ -146,7 +146,7 @@ def placement(model: nn.Module) -> tuple[torch.device, torch.dtype]:
 
 
 def _keeping(model: nn.Module, keep: int) -> dict[str, int]:
-    """Tell the model that only the last logits are needed, where it can be told."""
+    """The argument that limits a model to the last logits, where it has one."""
     inner = getattr(model, "module", model)  # of a wrapper for several processes
     names = inspect.signature(inner.forward).parameters
     return {"logits_to_keep": keep} if "logits_to_keep" in names else {}

@@ -38,8 +38,8 @@ def score(reading: Reading, tries: Tries, ends: Sequence[int]) -> Tensor:
 def _steps(
     logits: Tensor, first: int, tokens: Tensor, parents: Tensor, ends: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """What the nodes from number `first` on say: log-probabilities of the edges to their children
-    (B, T), 0 at other edges, and of the end after each of them (B, t).
+    """Log-probabilities of the nodes from number `first` on: of the edges to their children (B, T),
+    0 at other edges, and of the end after each of them (B, t).
     """
     precise = logits if logits.dtype == torch.float64 else logits.float()
     total = precise.logsumexp(2)

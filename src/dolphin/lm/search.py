@@ -1,4 +1,4 @@
-"""Looking for a model's likeliest answers: token sequences, each with its exact probability."""
+"""The search for a model's likeliest answers: token sequences with exact probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dolphin.lm.patterns import Progress
 from dolphin.lm.reading import Reading
 
 NEGLIGIBLE = math.log(1e-9)
-"""Beginnings that are less likely than this are not followed."""
+"""Prefixes that are less likely than this are not followed."""
 
 
 class Found(NamedTuple):
@@ -28,14 +28,14 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A beginning of an answer."""
+    """A prefix of an answer."""
 
     tokens: tuple[int, ...]
     path: tuple[int, ...]
     """The numbers of the nodes from the root to this one."""
     log_prob: float
     progress: Progress | None = None
-    """How far it matches a pattern, if there is one."""
+    """The state of the pattern, if there is one."""
 
 
 class Step(NamedTuple):
@@ -59,11 +59,11 @@ class Strategy(Protocol):
 
 
 class Beam:
-    """Up to k beginnings of each length, chosen so that a wider beam keeps those of a narrower one.
+    """Up to k prefixes of each length, chosen so that a wider beam keeps those of a narrower one.
 
-    The j-th place goes to the likeliest continuation that is left among those of the first j
-    beginnings of the frontier. (The k likeliest of all, as beam search has it, may drop what a
-    narrower beam would have found.)
+    The j-th place goes to the likeliest remaining continuation of the first j prefixes of the
+    frontier. (The k likeliest of all, as in ordinary beam search, may drop what a narrower beam
+    would have found.)
     """
 
     def __init__(self, k: int) -> None:
@@ -99,8 +99,8 @@ class Beam:
 class Walkers:
     """k walkers per row draw tokens from the model until they draw an end.
 
-    Each has a generator of its own, made of the seed, the row and its number: the walkers of a
-    smaller k take the same ways.
+    Each has its own generator, seeded with the seed, the row and its number: the walkers of a
+    smaller k take the same paths.
     """
 
     def __init__(self, k: int, rows: int, seed: int) -> None:
@@ -132,7 +132,7 @@ class Walkers:
                 continue
             draw = self._dice[row][walker].random() * mass[place]
             token = int(torch.searchsorted(cumulative[place], draw, right=True))
-            if token == cumulative.shape[1]:  # past all tokens that go on: an end
+            if token == cumulative.shape[1]:  # past all tokens that continue: an end
                 self._places[row][walker] = None
                 continue
             if (place, token) not in steps:
@@ -151,11 +151,11 @@ def search(
     depth: int,
     progress: Progress | None = None,
 ) -> list[list[Found]]:
-    """For each row every sequence of at most `depth` tokens that the strategy came by.
+    """For each row every sequence of at most `depth` tokens that the strategy visits.
 
-    Each beginning is also a whole answer, if an end follows; so nothing that was computed is lost.
-    `progress` is the start of a pattern: only what matches it is found, and what can't any more is
-    not followed.
+    Each prefix is also a whole answer, if an end follows; so nothing that was computed is lost.
+    `progress` is the start of a pattern: only what matches it is found, and prefixes that can't
+    match any more are not followed.
     """
     batch = len(reading.logits)
     frontier = [[Node((), (), 0.0, progress)] for _ in range(batch)]
@@ -184,7 +184,7 @@ def search(
 
 
 def _split(logits: Tensor, ends: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of tokens that go on, -inf at the ends, and of an end."""
+    """Log-probabilities of tokens that continue, -inf at the ends, and of an end."""
     log_probs = logits.float().log_softmax(2)
     finals = log_probs[..., list(ends)].logsumexp(2)
     log_probs[..., list(ends)] = -torch.inf
@@ -216,7 +216,7 @@ def _tensors(
     frontier: Sequence[Sequence[Node]], nodes: int, width: int, depth: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Tokens (B, width) and lineages (B, width, depth); a row with fewer nodes is padded with
-    nodes that nothing hangs on.
+    nodes that have no children.
     """
     tokens = [[n.tokens[-1] for n in own] + [0] * (width - len(own)) for own in frontier]
     padding = [[nodes + n + 1] + [0] * (depth - 1) for n in range(width)]

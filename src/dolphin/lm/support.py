@@ -1,4 +1,4 @@
-"""Whether a model can read a trie from a cache: tried out, not guessed from its name."""
+"""Whether a model can read a trie from a cache: tested, not guessed from its name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TOLERANCE_OF_HALF = 0.2
 
 
 def reads_tries(model: nn.Module) -> bool:
-    """Whether a trie on a cache gives what the whole texts give, for prompts of unequal length.
+    """Whether a trie on a cache gives the same as whole texts, for prompts of unequal length.
 
-    Models with positions, attention windows or states of their own may not; some refuse the mask,
-    others ignore it. Two small passes tell.
+    Models with custom positions, attention windows or states may not; some refuse the mask, others
+    ignore it. Two small passes show it.
     """
     _, dtype = placement(model)
     prompts = [[3, 5, 4, 6, 3], [4, 3]]
@@ -48,7 +48,7 @@ def reads_tries(model: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards every module is in the mode that it was in."""
+    """A block in evaluation mode; afterwards every module is in the mode that it was in."""
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:

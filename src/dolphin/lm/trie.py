@@ -1,4 +1,4 @@
-"""Token sequences as tries: what begins alike is read once."""
+"""Token sequences as tries: common prefixes are read once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tries:
         return self.tokens.shape[1]
 
     def paths(self) -> np.ndarray:
-        """(rows, N, depth): the nodes on the way to the end of each sequence, then zeros."""
+        """(rows, N, depth): the nodes on the path to the end of each sequence, then zeros."""
         rooted = np.pad(self.lineage, ((0, 0), (1, 0), (0, 0)))
         rows = np.arange(len(self.ends))[:, None]
         return rooted[rows, np.maximum(self.ends, 0)]

@@ -5,8 +5,8 @@ and index lists, and works on *tags*: whatever it stores for n symbols in r rows
 outside this package treats tags as opaque.
 
 There are two levels. `Provenance` is the full contract, for algebras whose tags are more than one
-tensor (proofs, formulas). `TensorProvenance` asks for **0**, **1**, ⊗, ⊕ and the way in and out,
-and derives the rest; README.md beside this file shows one in fifteen lines.
+tensor (proofs, formulas). `TensorProvenance` needs **0**, **1**, ⊗, ⊕ and conversions from and to
+probabilities, and derives the rest; README.md in this folder shows one in fifteen lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tags = Any
 
 
 class TagInfo(NamedTuple):
-    """What can be told of tags without looking into them."""
+    """Properties of tags that don't depend on their values."""
 
     device: torch.device
     rows: int
@@ -36,10 +36,10 @@ class TagInfo(NamedTuple):
 
 
 def not_an_input(number: int) -> UnsupportedError:
-    """What `likeliest` says of a result in the place of an input."""
+    """The error of `likeliest` for a result in place of an input."""
     return UnsupportedError(
         f"most_likely: input {number} is the result of an operation, not an input. Give the "
-        "distributions that were made from numbers, and apply the operation to the symbols."
+        "distributions that were created from numbers, and apply the operation to the symbols."
     )
 
 
@@ -52,21 +52,21 @@ class Provenance(abc.ABC):
     name: str
 
     laws: ClassVar[frozenset[str]] = frozenset()
-    """The laws that ⊕, ⊗ and ¬ keep for any tags, of those in README.md; tests hold them to it."""
+    """The laws, of those in README.md, that ⊕, ⊗ and ¬ keep for any tags; tests check them."""
 
     numeric: bool = False
-    """Whether a tag is a number and knows nothing of the facts that it came from."""
+    """Whether a tag is a number that doesn't know which facts it came from."""
 
     repeatable: bool = True
-    """Whether a group of a contraction may have the same combination of tags several times."""
+    """Whether a group of a contraction may contain the same combination of tags several times."""
 
     structural: ClassVar[bool] = False
-    """Whether tags depend on the program alone, and numbers come in when they are read."""
+    """Whether tags depend on the program alone, and numbers are used when they are read."""
 
     # -- identity ----------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """What tells this provenance from another one of the same type."""
+        """What distinguishes this provenance from others of the same type."""
         return {}
 
     def __eq__(self, other: object) -> bool:
@@ -96,14 +96,14 @@ class Provenance(abc.ABC):
         return prob_of_log(self.log_probs(tags))
 
     def ranking(self, tags: Tags) -> Tensor:
-        """Something that orders the symbols of a row by likelihood, (n, r), without gradient."""
+        """Numbers that order the symbols of a row by likelihood, (n, r), without gradient."""
         with torch.no_grad():
             return self.log_probs(tags).detach()
 
     def evaluator(self, tags: Tags, inputs: Sequence[Facts]) -> Evaluator:
-        """For structural algebras: what these tags come to (n, r), given other facts.
+        """For structural algebras: the numbers of these tags, (n, r), given other facts.
 
-        The function takes facts in the order of `inputs`, whose places they take, and whether
+        The function takes facts in the order of `inputs`, which they replace, and whether
         logarithms of probabilities are wanted.
         """
         raise AssertionError("only structural algebras have one")
@@ -126,40 +126,40 @@ class Provenance(abc.ABC):
         return self.contract(operands, plan)
 
     def convolve(self, operands: Sequence[Tags], plan: Convolution) -> Tags:
-        """The same for sums of integers; worth a way of its own where there is a faster one."""
+        """The same for sums of integers; override it where there is a faster way."""
         return self.contract(operands, plan.spelled_out())
 
     def combine(self, operands: Sequence[Tags], plan: IndexLists) -> Tags:
-        """What a plan of either kind makes of the operands."""
+        """The result of a plan of either kind."""
         if isinstance(plan, Convolution):
             return self.convolve(operands, plan)
         return self.contract(operands, plan)
 
     def deferral(self, plan: IndexLists, operands: Sequence[Tags]) -> Deferral | None:
-        """How this contraction is computed if it is deferred until read; None: it is run at once.
+        """How this contraction is computed if it is deferred until read; None to run it at once.
 
-        The first operand may be deferred itself; then the second one stands in for it here.
+        The first operand may be deferred itself; then the second one is passed in its place.
         """
         return None
 
-    # -- samples of a batch that go their own ways (optional) --------------------------------------
+    # -- samples of a batch with different programs (optional) -------------------------------------
 
     spreads = False
     """Whether tags of single rows can be written as tags of a batch, row by row: see `spread`."""
 
     def spread(self, tags: Tags, places: np.ndarray, batch: int) -> Tags:
-        """An input whose row i speaks of row places[i] of a batch, flattened.
+        """An input whose row i belongs to row places[i] of a batch, flattened.
 
         Facts of the result have a row for each row of the batch.
         """
         raise AssertionError("only algebras that spread")
 
     def regrouped(self, tags: Tags, places: np.ndarray) -> Tags:
-        """Flattened tags of rows that speak of these rows of a batch, as a batch of their own."""
+        """Flattened tags of rows that belong to these rows of a batch, as a separate batch."""
         raise AssertionError("only algebras that spread")
 
     def facts_in(self, tags: Tags) -> Sequence[Facts]:
-        """The inputs that the tags may speak of."""
+        """The inputs that the tags may refer to."""
         raise AssertionError("only algebras that spread")
 
     def excludes(self, tags: Tags) -> bool:
@@ -167,25 +167,25 @@ class Provenance(abc.ABC):
         raise AssertionError("only algebras that spread")
 
     def all_apart(self, parts: Sequence[Tags]) -> bool:
-        """Whether no two of the inputs that the parts speak of have a fact in common."""
+        """Whether no two of the inputs that the parts refer to have a fact in common."""
         raise AssertionError("only algebras that spread")
 
     def contract_apart(self, operands: Sequence[Tags], plan: Contraction) -> Tags:
-        """`contract` where the operands of no combination speak of the same input."""
+        """`contract` where no combination has operands that refer to the same input."""
         return self.contract(operands, plan)
 
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")
 
     def saturated(self, old: Tags, new: Tags) -> bool:
-        """Did an iteration that found no new symbols leave the tags as they were as well?
+        """Whether an iteration that found no new symbols left the tags unchanged as well.
 
         May read values. Algebras whose tags need not settle (add-mult on a cyclic graph grows
-        until it is clipped) say True: then only new symbols keep a fixpoint going.
+        until it is clipped) return True: then only new symbols keep a fixpoint going.
         """
         return True
 
-    # -- moving tags about -------------------------------------------------------------------------
+    # -- moving tags -------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def select(self, tags: Tags, index: Index) -> Tags:
@@ -196,16 +196,16 @@ class Provenance(abc.ABC):
         """The symbols of all parts, one part after the other."""
 
     def pick(self, parts: Sequence[Tags], index: Index) -> Tags:
-        """Tags at these places of all parts, one after the other. No two parts meet in a row."""
+        """Tags at these places of all parts, one after the other. No row mixes two parts."""
         return self.select(self.concat(parts), index)
 
     @abc.abstractmethod
     def where(self, mask: Tensor, yes: Tags, no: Tags) -> Tags:
-        """`yes` in the rows where `mask` (r,) is true, else `no`."""
+        """`yes` in the rows where `mask` (r,) is true, otherwise `no`."""
 
     @abc.abstractmethod
     def flatten(self, tags: Tags, rows: int) -> Tags:
-        """(n, r) as (rows * n, 1), rows slowest: how symbols of their own per row are stored."""
+        """(n, r) as (rows * n, 1), rows slowest: the storage of the per-row layout."""
 
     def unflatten(self, tags: Tags, rows: int) -> Tags:
         """(rows * n, 1) as (n, rows): the inverse of `flatten`."""
@@ -220,13 +220,13 @@ class Provenance(abc.ABC):
 
     @abc.abstractmethod
     def take_rows(self, tags: Tags, rows: np.ndarray, width: int | None) -> Tags:
-        """The tags of some rows, in that order. `width`: symbols a row, where rows are flat."""
+        """The tags of some rows, in that order. `width`: symbols per row, if flattened."""
 
     @abc.abstractmethod
     def moved(self, tags: Tags, move: Callable[[Tensor], Tensor]) -> Tags:
         """The same tags, with every tensor of numbers replaced: another device, or detached."""
 
-    # -- for people --------------------------------------------------------------------------------
+    # -- for inspection ----------------------------------------------------------------------------
 
     def glance(self, tags: Tags) -> Tensor | None:
         """Probabilities for display, (n, r); None where they would take long."""
@@ -266,17 +266,17 @@ class Provenance(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, tags: Tags) -> TagInfo:
-        """Where the tags are, their number of rows r, and the precision of their probabilities."""
+        """The device of the tags, their number of rows r, and the precision of probabilities."""
 
 
 Steps = Sequence[tuple[IndexLists, Tags]]  # the plan and the second operand of each contraction
 
 
 class Deferral:
-    """How contractions that were deferred are computed, with the results of `combine`.
+    """How deferred contractions are computed, with the same results as `combine`.
 
     A chain of them is folded over its operands: each step contracts the tags so far with one more
-    operand. `few` is the number of combinations, over all rows, from which on it pays to make
+    operand. `few` is the number of combinations, over all rows, above which it pays to compute
     only those of the symbols that are read.
     """
 
@@ -293,7 +293,7 @@ class Deferral:
     def read(self, first: Tags, steps: Steps, wanted: np.ndarray) -> Tensor | None:
         """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
 
-        None if there is no faster way than to compute all of it.
+        None if computing all of it is at least as fast.
         """
         return None
 
@@ -311,9 +311,9 @@ class TensorProvenance(Provenance):
     zero: float | Tensor = 0.0
     one_value: float | Tensor = 1.0
     padding: float | Tensor | None = None
-    """What ⊕ finds in places without a combination, if not `zero`.
+    """The value that pads places without a combination for ⊕, if not `zero`.
 
-    Where ⊕ shares its gradient among equal values, something that equals no tag.
+    Where ⊕ shares its gradient among equal values, it must differ from every tag.
     """
 
     @abc.abstractmethod
@@ -336,7 +336,7 @@ class TensorProvenance(Provenance):
         """The negation of each tag."""
         return super().negate(tags)
 
-    # -- derived; override where something faster is known -----------------------------------------
+    # -- derived; override where there is a faster way ---------------------------------------------
 
     def from_facts(self, facts: Facts) -> Tensor:
         return self.from_probs(facts.probs)

@@ -1,4 +1,4 @@
-"""Algebras for looking at a program rather than for learning: no gradients."""
+"""Algebras for inspecting a program rather than for learning: no gradients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The likeliest proof of a symbol under max-product, read off its derivatives.
 
 Under max-product a tag is the largest product of facts, so the derivative of its logarithm with
-respect to that of a fact is how often the fact occurs in that product, and of a fact that is denied
-it is negative. Inputs leave a mark in autograd's graph, by which they are found again.
+respect to that of a fact is how often the fact occurs in that product; for a negated fact it is
+negative. Inputs leave a mark in autograd's graph, by which they are found again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def one_winner() -> bool:
 
 
 def marked(facts: Facts) -> Tensor:
-    """The logarithms of an input's facts, which can be found again from what is made of them."""
+    """The logarithms of an input's facts, marked so that results lead back to the input."""
     logs = facts.log_probs
     if followed() or not (torch.is_grad_enabled() and logs.requires_grad):
         return logs
@@ -52,7 +52,7 @@ class _Mark(torch.autograd.Function):
 
 
 def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
-    """The proof that one tag, a logarithm, is the probability of; none if it is impossible."""
+    """The proof whose probability one tag, a logarithm, is; none if it is impossible."""
     if tag.item() <= flush(tag.dtype):
         return []
     found: list[Any] = []
@@ -69,10 +69,10 @@ def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
             weight += round(share) * math.log(probability) if holds else math.log(probability)
     if not math.isclose(weight, tag.item(), rel_tol=1e-4, abs_tol=1e-4):
         raise UnsupportedError(
-            f"explain: {algebra!r} keeps the likeliest product of facts, and what gradients say of "
-            "it doesn't add up to this symbol's probability: some inputs have no gradients, or the "
-            "negation of more than one fact is part of it. Make all inputs from numbers that "
-            "require gradients, or use 'dtkp-am' or 'exact' as their provenance."
+            f"explain: {algebra!r} keeps the likeliest product of facts, and the facts with a "
+            "gradient don't multiply to this symbol's probability: some inputs have no gradients, "
+            "or the negation of more than one fact is part of it. Create all inputs from numbers "
+            "that require gradients, or use 'dtkp-am' or 'exact' as their provenance."
         )
     return [(math.exp(tag.item()), found)]
 
@@ -92,7 +92,7 @@ def _gradients(algebra: Any, tag: Tensor, marks: list[Any]) -> list[Tensor]:
 
 
 def _marks_behind(node: Node | None) -> list[Any]:
-    """The marks of all inputs that a result was made of, in the order of their making."""
+    """The marks of all inputs behind a result, in the order in which they were created."""
     seen: set[Node] = set()
     waiting = [] if node is None else [node]
     marks = []

@@ -1,8 +1,8 @@
-"""Functions with derivatives written by hand that can still be differentiated any number of times.
+"""Functions with hand-written derivatives that can still be differentiated any number of times.
 
-What is written by hand works in place, in chunks, and keeps little for the backward pass: autograd
-can't follow it. So it serves ordinary backward passes only. Where a graph of the backward pass is
-asked for (`create_graph=True`), and under the transforms of `torch.func`, the same function is
+Hand-written code works in place, in chunks, and keeps little for the backward pass: autograd can't
+follow it. So it serves ordinary backward passes only. Where a graph of the backward pass is
+requested (`create_graph=True`), and under the transforms of `torch.func`, the same function is
 computed in ordinary operations instead: its *formula*.
 """
 
@@ -17,7 +17,7 @@ from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 
 
 def followed() -> bool:
-    """Whether every operation is watched by a compiler or a transform of `torch.func`."""
+    """Whether every operation is traced by a compiler or a transform of `torch.func`."""
     return torch.compiler.is_compiling() or transformed()
 
 
@@ -38,12 +38,12 @@ def vectorized(tensor: Tensor) -> bool:
 class Formula(torch.autograd.Function):
     """A function of tensors. Call it with `of`.
 
-    A subclass says what comes out (`value`, never recorded by autograd), what the first derivatives
-    are (`gradients`), and the same function in ordinary operations (`formula`).
+    A subclass defines the value (`value`, never recorded by autograd), the first derivatives
+    (`gradients`), and the same function in ordinary operations (`formula`).
     """
 
     value: ClassVar[Callable[..., tuple[Tensor, Sequence[Tensor]]]]
-    """(ctx, *arguments): the value, and tensors for `gradients`. `ctx` may take notes."""
+    """(ctx, *arguments): the value, and tensors for `gradients`. `ctx` may store more."""
     gradients: ClassVar[Callable[[Any, Sequence[Tensor], Tensor], Sequence[Tensor | None]]]
     """(ctx, saved, grad): the gradient of each tensor argument."""
     formula: ClassVar[Callable[..., Tensor]]
@@ -51,7 +51,7 @@ class Formula(torch.autograd.Function):
 
     @staticmethod
     def cut(ctx: Any, saved: Sequence[Tensor]) -> tuple[int, int]:
-        """How many values were cut, so that no gradient goes through them, and of how many."""
+        """How many values were clipped, so that they pass no gradient, and of how many."""
         return 0, 0
 
     @classmethod
@@ -85,7 +85,7 @@ class Formula(torch.autograd.Function):
         """The gradients as functions of the tensors and of `grad`, for another derivative."""
         arguments = list(ctx.others)
         for at, tensor in zip(ctx.at, tensors, strict=True):
-            # Of a tensor that is given twice, each occurrence has a gradient of its own.
+            # If a tensor is passed twice, each occurrence has its own gradient.
             arguments[at] = tensor.view_as(tensor) if ctx.needs_input_grad[at] else tensor
         needed = [at for at in ctx.at if ctx.needs_input_grad[at]]
         out = cls.formula(*arguments)
@@ -98,7 +98,7 @@ class Formula(torch.autograd.Function):
 
 
 def cut_values(node: Any) -> tuple[int, int]:
-    """How many values of a node of an autograd graph were cut, and of how many."""
+    """How many values of a node of an autograd graph were clipped, and of how many."""
     made_by = getattr(node, "_forward_cls", None)
     if made_by is None or not issubclass(made_by, Formula):
         return 0, 0

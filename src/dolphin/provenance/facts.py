@@ -1,12 +1,12 @@
-"""Facts: what inputs know, and which facts are the same ones.
+"""Facts: the numbers of inputs, and which facts are the same.
 
-A fact is one column of one row of an input. Rows never meet, so the question is always asked within
-a row: are these columns, in this row, those of that input? Every row of an input gets a number when
-the input is made, its *origin*. It stays with the row through `stack`, indexing, copies and
-pickles, so two distributions that were put together in different ways know what they share.
+A fact is one column of one row of an input. Rows never combine, so identity is always decided
+within a row: whether these columns, in this row, are those of that input. Every row of an input
+gets a number, its *origin*. It stays with the row through `stack`, indexing, copies and pickles, so
+two distributions that were assembled in different ways know what they share.
 
 `arrange` puts the inputs of several distributions side by side: it finds *slots*, one per input
-that a row can speak of, such that every origin of a row stands in exactly one slot of that row.
+that a row can refer to, such that every origin of a row is in exactly one slot of that row.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def each_alone(columns: int) -> Groups:
 
 
 def all_alone(groups: Groups, columns: int) -> bool:
-    """Whether no two of so many columns exclude each other."""
+    """Whether no two of this many columns exclude each other."""
     return len(groups) == columns
 
 
 class _Origins:
-    """Gives out numbers that no other input of this or any other process is likely to have."""
+    """Assigns numbers that no other input of this or any other process is likely to have."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,18 +67,18 @@ class _Origins:
 
 
 _origins = _Origins()
-if hasattr(os, "register_at_fork"):  # a worker must not give out its parent's numbers
+if hasattr(os, "register_at_fork"):  # a worker must not reuse its parent's numbers
     os.register_at_fork(after_in_child=_origins.start_anew)
 
 
 class Facts:
-    """What an input distribution knows: the probability of each of its columns in each row.
+    """The facts of an input distribution: the probability of each of its columns in each row.
 
     `groups` lists the columns that exclude each other; a group of one is an independent fact.
-    Facts are told apart by their origins, never by their numbers. `label(column, row)` names a fact
-    in explanations; it belongs to whoever made the facts.
+    Facts are distinguished by their origins, never by their numbers. `label(column, row)` names a
+    fact in explanations.
 
-    Of many facts a program may speak of a few only. These are a part of the `whole`: the groups
+    A program may refer to only a few of many facts. These are a part of the `whole`: the groups
     that were `chosen`, in ascending order.
     """
 
@@ -112,7 +112,7 @@ class Facts:
 
     @property
     def origins(self) -> np.ndarray:
-        """Which row of which input each row is, (rows,); given out when they are first needed."""
+        """Which row of which input each row is, (rows,); assigned when first needed."""
         if self._origins is None:
             self._origins = _origins.for_rows_of(self)
         return self._origins
@@ -147,7 +147,7 @@ class Facts:
             else tuple(tuple(range(a, b)) for a, b in itertools.pairwise(starts))
         )
         places = to_device(columns, self.log_probs.device)
-        with torch.enable_grad():  # proofs are searched without, but what they are made of learns
+        with torch.enable_grad():  # the search for proofs runs without, but facts need them
             logs = self.log_probs.index_select(0, places)
             probs = None if self._probs is None else self._probs.index_select(0, places)
         label = _PartLabels(self.label, columns)
@@ -220,12 +220,12 @@ class View:
 
     @property
     def constant(self) -> bool:
-        """Whether all rows speak of the same facts."""
+        """Whether all rows refer to the same facts."""
         origins = self.origins
         return bool((origins == origins[0]).all()) and origins[0] != NOWHERE
 
     def taken(self, rows: np.ndarray) -> View:
-        """Some rows of this view, in that order; -1 for a row in which it takes no part."""
+        """Some rows of this view, in that order; -1 for a row in which it doesn't take part."""
         return View(self.facts, np.where(rows < 0, -1, self.rows[rows]))
 
 
@@ -247,7 +247,7 @@ class _Slot:
         first = self.parts[0][0].facts
         if first.chosen is not None and first.rows == 1:
             assert all(view.facts is first for view, _ in self.parts)
-            return first  # where it takes no part, no proof speaks of it
+            return first  # where it doesn't take part, no proof refers to it
         return _joined(self)
 
 
@@ -273,7 +273,7 @@ def arrange(
         for views, own in zip(parts, placed, strict=True)
         for at, view in enumerate(views)
     ]
-    # Tags of one row may stand for all rows, so that what they speak of must not be split up.
+    # Tags of one row may stand for all rows, so what they refer to must not be split up.
     for view, own, at in sorted(every, key=lambda each: not each[0].constant):
         own[at] = _place(view, slots, batch)
     return [slot.facts() for slot in slots], placed
@@ -285,7 +285,7 @@ def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
     places: list[Place] = []
     for number, slot in enumerate(slots):
         if not alike(slot.like, view.facts):
-            assert not _overlap(slot, view), "parts of one input are written alike first"
+            assert not _overlap(slot, view), "parts of one input are made compatible first"
             continue
         hit = left & (slot.origins == origins)
         if hit.any():
@@ -310,7 +310,7 @@ def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
 
 
 def _overlap(slot: _Slot, view: View) -> bool:
-    """Whether different parts of one input meet in a row."""
+    """Whether different parts of one input occur in a row."""
     if slot.like.chosen is None and view.facts.chosen is None:
         return False
     origins = np.broadcast_to(view.origins, slot.origins.shape)
@@ -318,7 +318,7 @@ def _overlap(slot: _Slot, view: View) -> bool:
 
 
 def _joined(slot: _Slot) -> Facts:
-    """The facts of a slot that is put together from several, row by row."""
+    """The facts of a slot that is assembled from several, row by row."""
     views = [view for view, _ in slot.parts]
     start = np.cumsum([0, *(view.facts.rows for view in views)])
     at = np.full(len(slot.origins), start[-1], dtype=np.int64)  # the last column stands for nothing
@@ -339,14 +339,14 @@ def _joined(slot: _Slot) -> Facts:
 
 def rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
     """Rows of all parts side by side, and one more with nothing but `fill`, at these places."""
-    with torch.enable_grad():  # proofs are searched without, but what they are made of learns
+    with torch.enable_grad():  # the search for proofs runs without, but facts need them
         every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)
         return every.index_select(1, to_device(at, every.device))
 
 
 @dataclass(frozen=True)
 class _RowLabels:
-    """Names of facts that were put together row by row."""
+    """Names of facts that were assembled row by row."""
 
     labels: tuple[Label, ...]
     whose: np.ndarray
@@ -363,7 +363,7 @@ def row_labels(label: Label, rows: np.ndarray) -> Label:
 
 
 def all_apart(facts: Sequence[Facts]) -> bool:
-    """Can no two of these, unless they are one object, have a fact in common?"""
+    """Whether no two of these, unless they are one object, can have a fact in common."""
     if all(each.fresh for each in facts):
         return True
     if facts[0].family is not None and all(each.family is facts[0].family for each in facts):

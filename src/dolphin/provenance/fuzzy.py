@@ -120,7 +120,7 @@ class MaxProduct(LogTags):
         return tags.amax(dim)
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
-        if followed():  # a compiler fuses better, a transform can't look into what is fused
+        if followed():  # a compiler fuses better, a transform can't trace fused code
             return super().contract(operands, plan)
         rows = max(tags.shape[1] for tags in operands)
         spread = [tags.expand(-1, rows) for tags in operands]
@@ -134,15 +134,15 @@ class MaxProduct(LogTags):
         return bool((old == new).all())
 
     def proofs(self, tags: Tensor, place: int, row: int) -> list[tuple[float, list[Any]]]:
-        """The likeliest one, where gradients are recorded; of equally likely ones the first."""
+        """The likeliest one, where gradients are recorded; the first of equally likely ones."""
         return likeliest_proof(self, tags[place, 0 if tags.shape[1] == 1 else row])
 
 
 class _BestProduct(Formula):
     """The largest Π_i operand_i[index_i[d, w]] for every w, of logarithms.
 
-    Products are made a few groups at a time and not kept: to find the best ones again costs less
-    than to remember where they were.
+    Products are computed a few groups at a time and not kept: finding the best ones again costs
+    less than remembering where they were.
     """
 
     @staticmethod
@@ -184,8 +184,8 @@ class NoisyOr(LogTags):
     Exact where summands and factors are all independent. Tags are logarithms: neither a long
     product nor a long sum of small numbers underflows.
 
-    Gradients: d(⊕)/da_i = Π over the others of (1 - a_j). They die where another summand is near 1,
-    and never pass 1.
+    Gradients: d(⊕)/da_i = Π over the others of (1 - a_j). They vanish where another summand is near
+    1, and are at most 1.
 
     Cost: O(B) per combination.
 
@@ -250,7 +250,7 @@ class _NoisyOr(Formula):
         probs = logs.exp()
         low = floor(logs.dtype)
         certain = probs >= 1.0
-        # At 1 the derivative is that of the floor; it meets as small a factor further on.
+        # At 1 the derivative is that of the floor; a factor as small follows further on.
         at_one = math.log(low) - (probs - probs.detach()) / low
         fails = torch.where(certain, at_one, torch.log1p(-torch.where(certain, 0.0, probs)))
         none, total = fails.sum(dim), logs.logsumexp(dim)
@@ -259,18 +259,18 @@ class _NoisyOr(Formula):
 
 
 def _small(logs: Tensor) -> float:
-    """The logarithm of a number that makes no difference beside 1."""
+    """The logarithm of a number that is negligible compared with 1."""
     return -36.0 if logs.dtype == torch.float64 else -16.0
 
 
 class Lukasiewicz(TruthValues):
     """Łukasiewicz' logic (`lukasiewicz`): a ⊗ b = max(0, a + b - 1), a ⊕ b = min(1, a + b).
 
-    The least probability that "a and b" can have, whatever the two have to do with each other, and
-    the largest that "a or b" can have.
+    The least probability that "a and b" can have, however the two depend on each other, and the
+    largest that "a or b" can have.
 
-    Gradients: 1 for every fact or 0 for all. They die where a ⊗ b is 0, which is nearly everywhere
-    for long products of uncertain facts; at the corners themselves they are 1.
+    Gradients: 1 for every fact or 0 for all. They are 0 where a ⊗ b is 0, nearly everywhere for
+    long products of uncertain facts; at the corners themselves they are 1.
 
     Cost: O(B) per combination.
 

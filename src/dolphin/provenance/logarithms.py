@@ -1,6 +1,6 @@
-"""What provenances share whose tags are logarithms: ⊗ is a sum, and nothing underflows.
+"""The common base of provenances whose tags are logarithms: ⊗ is a sum, and nothing underflows.
 
-Products of combinations are made some at a time. Combinations come in buckets of groups of the same
+Products of combinations are computed in chunks. Combinations come in buckets of groups of the same
 size. Where a bucket is padded, its first operand gets a row of zeros in front that the padding
 refers to.
 """
@@ -43,11 +43,11 @@ class LogTags(TensorProvenance):
         return log1mexp(tags)
 
 
-_IN_CACHE = 262_144  # numbers that stay in a processor's cache while several operations use them
+_IN_CACHE = 262_144  # numbers that stay in the CPU's cache while several operations use them
 
 
 def chunk_size(things: int, numbers_each: int) -> int:
-    """How many groups or symbols, of so many numbers each, are worked on at once."""
+    """How many groups or symbols, of this many numbers each, are processed at once."""
     return at_once(things, numbers_each, _IN_CACHE)
 
 

@@ -1,4 +1,4 @@
-"""Logarithms of probabilities whose gradients stay right and finite at 0 and at 1.
+"""Logarithms of probabilities whose gradients stay correct and finite at 0 and at 1.
 
 Tags that are products of many probabilities are kept as logarithms. A probability of exactly zero
 is raised to a floor far below anything that matters, in the value and in the derivative 1/p alike.
@@ -24,7 +24,7 @@ IMPOSSIBLE = -1e29  # anything below is such a logarithm, perhaps multiplied wit
 
 
 def floor(dtype: torch.dtype) -> float:
-    """The smallest probability that is told from zero."""
+    """The smallest probability that is distinguished from zero."""
     return 1e-290 if dtype == torch.float64 else 1e-30
 
 
@@ -55,8 +55,8 @@ class _SafeLog(torch.autograd.Function):
 def _raised(probs: Tensor, grad: Tensor) -> Tensor:
     """Probabilities at least as large as the floor, with derivative 1, for second derivatives.
 
-    At 0 these would be differences of numbers as large as 1/p², of which nothing is left but
-    rounding: better none than those.
+    At 0 these would be differences of numbers as large as 1/p², of which only rounding errors
+    remain: it is better to have none.
     """
     low = floor(probs.dtype)
     below = probs < low
@@ -138,7 +138,7 @@ def log1mexp(logs: Tensor) -> Tensor:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far numbers that should be equal may be apart for no other reason than rounding."""
+    """How far numbers that should be equal may differ because of rounding alone."""
     return 1e-12 if dtype == torch.float64 else 1e-5
 
 
@@ -153,7 +153,7 @@ def at_most_one(logs: Tensor) -> Tensor:
 
 
 def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
-    """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is to be kept."""
+    """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is kept."""
     inside = logs <= excess(logs.dtype)
     beyond = torch.zeros_like(logs)
     if keep_gradient:
@@ -181,7 +181,7 @@ def plain_share(
 
 
 def at_once(things: int, numbers_each: int, most: int | None = None) -> int:
-    """How many of `things`, of so many numbers each, are worked on at once.
+    """How many of `things`, of this many numbers each, are processed at once.
 
     All of them in compiled and exported code: what it does can't depend on the number of rows.
     """
@@ -198,15 +198,15 @@ def cut_above_one(sums: Tensor, *, plain: bool) -> tuple[int, int]:
 
 
 def chunk_elements() -> int:
-    """Numbers to hold at once; the usual limit in compiled code, which can't see its context."""
+    """Numbers to hold at once; the default limit in compiled code, which can't read settings."""
     limits = USUAL if torch.compiler.is_compiling() else current_settings()
     return limits.chunk_elements
 
 
 def recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """The result of a function that runs once more in the backward pass, instead of being kept.
+    """The result of a function that is recomputed in the backward pass, instead of being kept.
 
-    Under the same limits, whatever is in force by then: it must do exactly the same again.
+    It runs under the same limits, whatever is in force then: it must do exactly the same again.
     """
     limits = current_settings()
 
@@ -218,19 +218,19 @@ def recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 
 def reading_is_free(tensor: Tensor) -> bool:
-    """May the program branch on values here, without waiting for a device?"""
+    """Whether the program may branch on values here, without waiting for a device."""
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return not (transformed() and vectorized(tensor))
 
 
 def underflows(sums: Tensor) -> bool:
-    """Did sums of plain products come so near to underflow that terms may have been lost?"""
+    """Whether sums of plain products are so near underflow that terms may have been lost."""
     return sums.numel() > 0 and sums.amin().item() < floor(sums.dtype)
 
 
 def connected(numbers: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """Numbers with the gradient 0 for all inputs: nothing can be wrong with a loss of constants."""
+    """Numbers with gradient 0 for all inputs, so that backward() works on a constant loss."""
     if numbers.requires_grad:
         return numbers
     for tensor in inputs:

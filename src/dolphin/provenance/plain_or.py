@@ -1,8 +1,8 @@
-"""The probabilistic sum of products in plain numbers: nothing but sums and products for each one.
+"""The probabilistic sum of products in plain numbers: only sums and products per combination.
 
-Of numbers in float32, computed in double precision. CLUTRR with chains of four, forward and
-backward: three times faster than with logarithms, which take four transcendental functions for
-each combination.
+For float32 numbers, computed in double precision. CLUTRR with chains of four, forward and
+backward: three times faster than with logarithms, which take four transcendental functions per
+combination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dolphin.provenance.logarithms import (
 )
 from dolphin.provenance.numerics import ZERO, floor, underflows
 
-_SMALL = 1e-8  # where the sum of all is below, it is the result to the precision of float32
+_SMALL = 1e-8  # a sum below this is the result, to the precision of float32
 
 
 def plain_or(
@@ -58,7 +58,7 @@ def _products(
 
 
 def _fails(product: Tensor) -> Tensor:
-    """1 - p, above 0: what is divided by it has a factor as small."""
+    """1 - p, above 0: whatever is divided by it has a factor as small."""
     return (1.0 - product).clamp_(min=floor(torch.float32))
 
 
@@ -69,7 +69,7 @@ def _either(product: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _PlainOr(Formula):
-    """The logarithm of what is known beforehand."""
+    """The logarithm of a result that was computed before."""
 
     @staticmethod
     def value(
@@ -81,7 +81,7 @@ class _PlainOr(Formula):
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         ctx.bucket, ctx.step = bucket, step
-        saved = known.pop()  # only what is saved for the backward pass stays alive
+        saved = known.pop()  # only what the backward pass needs stays alive
         return saved[0].log().to(operands[0].dtype), saved
 
     @staticmethod

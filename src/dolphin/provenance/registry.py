@@ -24,7 +24,7 @@ ProvenanceName = Literal[
     "counting",
 ]  # fmt: skip
 RegisteredName = NewType("RegisteredName", str)
-"""The name of a provenance of one's own; what `register_provenance` returns."""
+"""The name of a custom provenance, as `register_provenance` returns it."""
 
 AnyProvenance: TypeAlias = Provenance | ProvenanceName | RegisteredName
 
@@ -62,7 +62,7 @@ def get_provenance(name: ProvenanceName | RegisteredName, **parameters: Any) -> 
 
 
 def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
-    """What makes the provenance of this name, with the operation that asks for it in errors."""
+    """The factory of this name; errors name the operation that asks for it."""
     make = _BY_NAME.get(name) if isinstance(name, str) else None
     if make is None:
         near = difflib.get_close_matches(name, _BY_NAME, 1) if isinstance(name, str) else []
@@ -74,11 +74,11 @@ def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
 
 
 def register_provenance(name: str, factory: Callable[..., Provenance]) -> RegisteredName:
-    """Make a provenance of one's own known by name, wherever a name is taken.
+    """Register a custom provenance under a name, which is then accepted like a built-in one.
 
     Args:
-        name: a new name; those of built-in provenances can't be taken.
-        factory: called with the parameters that `get_provenance` is given; a class will do.
+        name: a new name, not that of a built-in provenance.
+        factory: called with the parameters of `get_provenance`; can be a class.
 
     >>> import dolphin as dl
     >>> class Careful(dl.DAMP):

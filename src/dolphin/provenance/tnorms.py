@@ -24,7 +24,7 @@ from dolphin.provenance.numerics import rounding
 class TNorm(TruthValues):
     """A t-norm and its dual, from `norm` and `slope`.
 
-    Cost: O(B) per combination; ⊕ of n values is done in log n steps, each for half as many.
+    Cost: O(B) per combination; ⊕ of n values is done in log n steps, each over half as many.
     """
 
     laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
@@ -61,7 +61,7 @@ class TNorm(TruthValues):
 class _Norm(torch.autograd.Function):
     """A t-norm or its dual, with the derivatives that the provenance gives.
 
-    The dual leaves padding out: beside it the other value stays what it is.
+    The dual ignores padding: combined with it, the other value is unchanged.
     """
 
     generate_vmap_rule = True
@@ -131,7 +131,7 @@ class NilpotentMinimum(TNorm):
 
     a ⊕ b = max(a, b) if a + b < 1, else 1. Gödel's logic with the law of contradiction. It jumps at
     a + b = 1. Gradients: 1 for the smaller one, a half each at a tie, and 0 where the value is 0:
-    they die wherever a fact is doubted as much as its opposite.
+    they vanish wherever a fact is as uncertain as its opposite.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.get_provenance("nilpotent"))

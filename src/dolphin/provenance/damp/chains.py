@@ -1,8 +1,8 @@
-"""Chains of sums of products, in plain numbers, as one step of differentiation.
+"""Chains of sums of products, in plain numbers, as one node of the autograd graph.
 
 A program often folds one operation over many operands: total = f(f(f(d0, d1), d2), d3). As long as
-no number can underflow there is no need for logarithms between two of its steps, and one function
-of autograd can do them all: it costs a fraction of many small ones.
+no number can underflow there is no need for logarithms between its steps, and a single autograd
+function can do them all, at a fraction of the cost of many small ones.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dolphin.provenance.damp.formulas import log_sums_of_pairs
 from dolphin.provenance.differentiation import Formula
 from dolphin.provenance.numerics import at_most_one, excess, floor, reading_is_free
 
-_IN_CACHE = 65_536  # numbers that stay in a processor's cache while several operations use them
+_IN_CACHE = 65_536  # numbers that stay in the CPU's cache while several operations use them
 _PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads
-_LARGE = 4 * _IN_CACHE  # numbers from which on it pays to work in pieces
-_FEW_ROWS = 16  # fewer are not worth a piece of their own
+_LARGE = 4 * _IN_CACHE  # numbers above which it pays to work in pieces
+_FEW_ROWS = 16  # fewer are not worth a separate piece
 
 
 class PlainChains(Deferral):
-    """Chains computed as one step of differentiation, where numbers allow it."""
+    """Chains computed as one node of the autograd graph, where numbers allow it."""
 
     def chain(self, first: Tensor, steps: Steps) -> Tensor:
         result = self._plain(first, steps, None)
@@ -69,8 +69,8 @@ def plain_chain(
 
     Numbers are plain in between, in the precision of the operands, or in double precision if that
     is not enough. They don't allow it if double precision is not enough either, or if sums may
-    pass 1. With `wanted` only the symbol at place wanted[row] of each row is read, (r,), and only
-    there underflow matters: in a trained network all but the label may be next to impossible.
+    pass 1. With `wanted` only the symbol at place wanted[row] of each row is read, (r,), and
+    underflow matters only there: in a trained network all but the label may be nearly impossible.
     """
     with torch.no_grad():
         logs = torch.cat(list(operands))
@@ -95,7 +95,7 @@ def plain_chain(
 
 
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
-    """Does no operand have more than 1 in total? Then no sum of products has, either."""
+    """Whether no operand has more than 1 in total; then no sum of products has, either."""
     if min(sizes) == max(sizes):
         totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
     else:
@@ -104,7 +104,7 @@ def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
 
 
 def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tensor]:
-    """The first operand, and what comes out of each step."""
+    """The first operand, and the result of each step."""
     values = [numbers[0]]
     for plan, other in zip(plans, numbers[1:], strict=True):
         values.append(_sums(values[-1], other, plan))
@@ -112,7 +112,7 @@ def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tens
 
 
 class _Chain(Formula):
-    """The logarithm of `read`: the last of `values`, or some of it. All is known beforehand."""
+    """The logarithm of `read`: the last of `values`, or some of it. All were computed before."""
 
     @staticmethod
     def value(
@@ -122,7 +122,7 @@ class _Chain(Formula):
         wanted: Tensor | None,
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        numbers, values, read = known.pop()  # handed over: what is saved is not kept twice
+        numbers, values, read = known.pop()  # removed from the list, so that it isn't kept twice
         ctx.sizes = [operand.shape[0] for operand in operands]
         ctx.plans, ctx.wanted = plans, wanted
         return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *values)
@@ -245,7 +245,7 @@ def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
 def _product_gradients(
     a: Tensor, b: Tensor, grad: Tensor, plan: Contraction
 ) -> tuple[Tensor, Tensor]:
-    """Nothing to scatter here: the combinations of each symbol stand side by side."""
+    """Without scattering: the combinations of each symbol are adjacent."""
     step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
     grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
     for start in range(0, len(a), step):
@@ -258,5 +258,5 @@ def _product_gradients(
 
 
 def _step(each: Tensor, most: int) -> int:
-    """How many pieces of work, each with so many numbers, are done at once."""
+    """How many pieces of work, each with this many numbers, are done at once."""
     return max(1, most // max(1, each.numel()))

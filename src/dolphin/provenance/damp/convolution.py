@@ -7,8 +7,8 @@ When all combinations on an anti-diagonal give the same symbol, ⊕ of ⊗ is a 
 Small ones are done directly. Large ones are cut into blocks: within a block numbers are scaled by
 the block's largest and multiplied as matrices in double precision; scales are added as logarithms.
 So nothing underflows, however far apart the numbers of different blocks are. Only where a single
-step from one symbol to the next changes the probability by a factor of exp(10) or more, blocks are
-too coarse, and the direct way is taken in pieces.
+step from one symbol to the next changes the probability by a factor of exp(10) or more are blocks
+too coarse; then the direct way is used, in pieces.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dolphin.provenance.numerics import (
 _AT_ONCE = 2_000_000  # terms that are held in memory together
 _DIRECT = 100_000  # terms up to which the direct way is faster than that by blocks,
 _DIRECT_GRADIENT = 500_000  # and for gradients
-_BLOCK = 32  # numbers of a block, where steep ones can be told beforehand
+_BLOCK = 32  # numbers of a block, where steep ones can be detected beforehand
 _SAFE_BLOCK = 16  # where they can't, because reading values would mean waiting for a device
 _STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
 _IN_CACHE = 1_600_000  # numbers in double precision
@@ -79,7 +79,7 @@ class _LogConvolution(Formula):
 
 
 def _steep(logs: Tensor) -> bool:
-    """Are neighbours so far apart that a block of them does not fit the range of numbers?"""
+    """Whether neighbours are so far apart that a block of them may underflow."""
     zero = logs < IMPOSSIBLE
     steps = logs.diff(dim=0).abs().masked_fill_(zero[1:] | zero[:-1], 0.0)
     return bool(steps.amax() > _STEEPEST)
@@ -149,7 +149,7 @@ def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor,
     scale = _diagonal_max(sums)
     weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
     pieces = numbers.new_zeros(rows, blocks_x + blocks_y - 1, span)
-    # As many rows at a time as stay in the processor's cache.
+    # As many rows at a time as stay in the CPU's cache.
     step = max(1, _IN_CACHE // (_TOGETHER * blocks_y * span))
     for row in range(0, rows, step):
         some = slice(row, row + step)

@@ -78,7 +78,7 @@ class DAMP(LogTags):
         return clip_above_one(tags.logsumexp(dim), keep_gradient=self.above_one == "pass")
 
     def contract(self, operands: Sequence[Tensor], plan: Contraction) -> Tensor:
-        if followed():  # a compiler fuses better, a transform can't look into what is fused
+        if followed():  # a compiler fuses better, a transform can't trace fused code
             return super().contract(operands, plan)
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
@@ -104,7 +104,7 @@ class DAMP(LogTags):
         return log_convolution(*spread, clip=self.above_one == "clip")
 
     def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:
-        """The result by way of plain numbers, where that is possible and pays."""
+        """The result in plain numbers, where that is possible and pays."""
         if self.deferral(plan, spread) is not None and worth_plain_numbers(plan):
             return plain_chain(spread, [plan])
         return None
@@ -124,8 +124,8 @@ _FEW = 2_000_000  # combinations
 class _SumOfProducts(Formula):
     """log of Σ_d Π_i exp(operand_i[index_i[d, w]]) for every w, in chunks, nothing large saved.
 
-    Where looking at values costs nothing, plain products are tried first: they need fewer
-    exponentials. If any sum comes near to underflow it is all done again with logarithms.
+    Where reading values costs nothing, plain products are tried first: they need fewer
+    exponentials. If any sum comes near underflow, everything is done again with logarithms.
     """
 
     @staticmethod

@@ -1,9 +1,9 @@
 """Circuits: sums of products of probabilities, evaluated layer by layer for a whole batch.
 
 A layer is a contraction (see indices.py): each of its nodes is a sum of products of two earlier
-values. Values that later layers need are handed on, so a layer reads the one before it and nothing
+values. Values that later layers need are passed on, so a layer reads the one before it and nothing
 else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward
-pass needs no more memory than its values. Only second derivatives are taken of plain numbers.
+pass needs no more memory than its values. Only second derivatives are computed in plain numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Pairs = list[tuple[int, int]]
 
 @dataclass
 class Sketch:
-    """A circuit being put together. Values are numbered: two constants, then what is added."""
+    """A circuit under construction. Values are numbered: two constants, then what is added."""
 
     values: list[object] = field(default_factory=lambda: ["false", "true"])
     _facts: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Circuit:
         return _Evaluation.apply(self, logs, *given, left)  # type: ignore[return-value]
 
     def in_logarithms(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
-        """The way that never underflows."""
+        """Evaluation that never underflows."""
         constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=facts.device)
         known = facts if are_logs else safe_log(facts)
         values = torch.cat([constants.expand(2, facts.shape[1]), known, safe_log(left)])
@@ -132,7 +132,7 @@ class Circuit:
         return values if logs else prob_of_log(values)
 
     def in_numbers(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
-        """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
+        """Evaluation without logarithms: second derivatives are correct even near 0 and 1."""
         constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=facts.device)
         known = prob_of_log(facts) if are_logs else facts
         values = torch.cat([constants.expand(2, facts.shape[1]), known, left])
@@ -146,14 +146,14 @@ class Circuit:
         return safe_log(values) if logs else values
 
     def _handed_on(self, made: Tensor, before: Tensor, number: int, keep: np.ndarray) -> Tensor:
-        """What a layer made, and the values before it that later layers need."""
+        """The results of a layer, and the values before it that later layers need."""
         if not len(keep):
             return made
         places = self._on(f"keep {number}", keep, made.device)
         return torch.cat([made, before.index_select(0, places)])
 
     def prepare(self, columns: Sequence[int], device: torch.device) -> None:
-        """Make all index tensors on `device` now, for inputs with so many columns each."""
+        """Create all index tensors on `device` now, for inputs with this many columns each."""
         for number, (contraction, keep) in enumerate(self.layers):
             contraction.on(device)
             if contraction.position is not None:
@@ -165,7 +165,7 @@ class Circuit:
     def _leaf_indices(
         self, columns: Sequence[int], device: torch.device
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Where facts, and the columns of rests, stand among those of all inputs; whose they are.
+        """The places of facts, and of the columns of rests, among all inputs'; whose they are.
 
         A circuit belongs to inputs with certain groups, so the columns are always the same.
         """
@@ -185,8 +185,7 @@ class Circuit:
     ) -> tuple[bool, Tensor]:
         """The facts that occur, (facts, rows), and whether they are logarithms.
 
-        As they were given, if they were all given as probabilities: next to 0 it makes a
-        difference for second derivatives.
+        As given, if all were given as probabilities: near 0 this matters for second derivatives.
         """
         if not self.facts:
             return True, torch.zeros(0, rows, dtype=torch.float64, device=device)
@@ -206,7 +205,7 @@ class Circuit:
         _, places, owners = self._leaf_indices([facts.columns for facts in inputs], device)
         taken = probs.new_zeros(len(self.rests), rows)
         left = 1.0 - taken.index_add(0, owners, probs.index_select(0, places))
-        return left + (left.clamp(min=0.0) - left).detach()  # rounding may leave less than nothing
+        return left + (left.clamp(min=0.0) - left).detach()  # rounding may go below 0
 
     def _on(self, name: str, array: np.ndarray, device: torch.device) -> Tensor:
         known = self._tensors.get((name, device))
@@ -271,7 +270,7 @@ class CircuitEvaluator:
         self._tensors: dict[torch.device, Tensor] = {}
 
     def prepare(self, device: torch.device) -> None:
-        """Make all index tensors on `device`."""
+        """Create all index tensors on `device`."""
         self._tensors[device] = to_device(self.places, device)
         self.circuit.prepare(self.columns, device)
 

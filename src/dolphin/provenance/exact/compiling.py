@@ -1,4 +1,4 @@
-"""From formulas to circuits, with everything that was compiled remembered."""
+"""From formulas to circuits; compiled circuits are remembered."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def same(
     groups: Groups,
     limits: tuple[int, float],
 ) -> bool:
-    """Do the formulas of each pair mean the same?"""
+    """Whether the formulas of each pair are equivalent."""
     with table.lock:
         if differ_somewhere(table, pairs, groups):
             return False
@@ -105,7 +105,7 @@ def diagram_of(
 
 
 def _diagrams_for(table: FormulaTable, order: Order, budget: Budget) -> Diagrams:
-    """Diagrams of earlier compilations are of use to later ones, until there are too many."""
+    """The diagrams to extend: earlier compilations help later ones, until there are too many."""
     known = table.diagrams.get(order)
     if known is None or len(known.nodes) > budget.nodes // 2:
         while len(table.diagrams) >= KEPT:
@@ -115,7 +115,7 @@ def _diagrams_for(table: FormulaTable, order: Order, budget: Budget) -> Diagrams
 
 
 def too_large(table: FormulaTable, roots: Sequence[int], reasons: Sequence[str]) -> SizeError:
-    """What to say when no compiler managed."""
+    """The error if every compiler failed."""
     parts = len(table.reachable(roots))
     return SizeError(
         f"Exact: the formulas behind {len(roots):,} symbols have {parts:,} parts, too many to "

@@ -1,13 +1,13 @@
-"""Decision diagrams: the compiler that is always there.
+"""Decision diagrams: the compiler that is always available.
 
-A node looks at one exclusive group of an input, whose value is one of its columns or none of them:
+A node tests one exclusive group of an input, whose value is one of its columns or none of them:
 
     (level, default, ((column, node), ...))
 
 reads "if this column holds go there, for any other value to `default`". Its probability is
 therefore Σ P(column) · P(node there) + (1 - Σ P(column)) · P(default): exclusive groups need no
-constraints, and a group that a node doesn't mention costs nothing. Groups are looked at in one
-fixed order, so equal formulas become equal nodes.
+constraints, and a group that a node doesn't mention costs nothing. Groups are tested in one fixed
+order, so equal formulas become equal nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMEMBERED = 1_000_000  # results of `_join` that are remembered at once
 
 
 class TooLargeError(Exception):
-    """A compiler gave up; says what it had reached."""
+    """A compiler gave up; the message says how far it got."""
 
 
 class Budget:
@@ -46,7 +46,7 @@ class Budget:
 
 
 class Diagrams:
-    """Diagrams of formulas over groups that are looked at in this order."""
+    """Diagrams of formulas over groups that are tested in this order."""
 
     def __init__(self, table: FormulaTable, order: Order) -> None:
         self.table = table
@@ -134,7 +134,7 @@ class Diagrams:
                 seen.add(node)
                 _, default, cases = self.nodes[node]
                 waiting.extend([default, *(child for _, child in cases)])
-        return sorted(seen)  # nodes are made after those that they lead to
+        return sorted(seen)  # nodes are created after those that they lead to
 
     def _fold(self, nodes: list[int], neutral: int, budget: Budget) -> int:
         """∧ or ∨ of many nodes, pair by pair."""

@@ -1,9 +1,9 @@
 """The likeliest proofs of a formula: small sets of facts, each enough for it to hold.
 
 A path through the formula's decision diagram to TRUE names a value for some groups: a column that
-holds, or columns none of which does. Paths are found best first. What a path says beyond need is
-taken away again, negated facts before others, so that what remains is a proof: none of its facts
-can be left out.
+holds, or columns none of which does. Paths are found best first. What a path doesn't need is
+removed again, negated facts before others, so that the rest is a proof: none of its facts can be
+left out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dolphin.provenance.exact.formulas import FALSE, TRUE
 from dolphin.provenance.facts import Facts
 
 MOST_PROOFS = 10
-MOST_PATHS = 1000  # that are looked at; many of them may come down to the same proof
+MOST_PATHS = 1000  # that are visited; many of them may reduce to the same proof
 
 
 class Literal(NamedTuple):
-    """What a proof says of one group of exclusive columns."""
+    """What a proof says about one group of exclusive columns."""
 
     level: int
     holds: bool
@@ -52,7 +52,7 @@ def likeliest_proofs(
 
 
 def _branches(diagrams: Diagrams, node: int) -> list[tuple[Literal, int]]:
-    """What can be the case at a node, and where that leads."""
+    """The possible values at a node, and where each leads."""
     level, default, cases = diagrams.nodes[node]
     branches = [(Literal(level, True, (column,)), to) for column, to in cases]
     return [*branches, (Literal(level, False, tuple(column for column, _ in cases)), default)]
@@ -83,7 +83,7 @@ def _best_paths(
 def _without_surplus(
     diagrams: Diagrams, root: int, path: tuple[Literal, ...], probability: Probability
 ) -> Proof:
-    """The path without what it doesn't need; unlikely and negated facts go first."""
+    """The path without what it doesn't need; unlikely and negated facts are removed first."""
     kept = {literal.level: literal for literal in path}
     for literal in sorted(path, key=lambda each: (each.holds, probability(each))):
         for column in literal.columns:
@@ -118,7 +118,7 @@ def _enough(diagrams: Diagrams, root: int, said: Mapping[int, Literal]) -> bool:
 
 
 class Spelling:
-    """What is said of groups, in one row: how likely it is, and in terms of facts."""
+    """Literals in one row: their probabilities, and their facts."""
 
     def __init__(self, diagrams: Diagrams, inputs: Sequence[Facts], row: int) -> None:
         self.order, self.inputs, self.row = diagrams.order, inputs, row
@@ -127,7 +127,7 @@ class Spelling:
         ]
 
     def probability(self, literal: Literal) -> float:
-        """How likely a literal is, in the row."""
+        """The probability of a literal in the row."""
         probs = self.probs[self.order[literal.level][0]]
         held = sum(probs[column] for column in literal.columns)
         return held if literal.holds else max(0.0, 1.0 - held)

@@ -1,8 +1,8 @@
 """Formulas over facts: and, or, not. Equal formulas are stored once and are equal numbers.
 
 A fact is named by the position of its input in a tag's list of inputs and by its column, never by
-the input itself: a training step with fresh numbers makes the formulas of the last step again,
-finds that they exist, and with them everything that was compiled from them.
+the input itself: a training step with new numbers builds the formulas of the last step again, finds
+that they exist, and with them everything that was compiled from them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _generations = itertools.count()
 
 
 class FormulaTable:
-    """All formulas of a time; formulas have larger numbers than their parts."""
+    """All formulas until the next reset; formulas have larger numbers than their parts."""
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self.limit = limit
@@ -32,7 +32,7 @@ class FormulaTable:
         self.kinds: list[int] = [CONSTANT, CONSTANT]
         self.parts: list[tuple[int, ...]] = [(FALSE,), (TRUE,)]
         self.lock = threading.RLock()
-        self.remembered: dict[Any, Any] = {}  # outcomes of whole operations, by what went in
+        self.remembered: dict[Any, Any] = {}  # results of whole operations, by their arguments
         self.remembered_bytes = 0
         self.diagrams: dict[Any, Any] = {}  # what was compiled from the formulas
         self._known: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -43,7 +43,7 @@ class FormulaTable:
 
     @property
     def full(self) -> bool:
-        """Is it time for a new table?"""
+        """Whether a new table should be started."""
         return len(self) > self.limit // 2 or self.remembered_bytes > REMEMBERED_BYTES
 
     def _make(self, kind: int, parts: tuple[int, ...]) -> int:
@@ -105,7 +105,7 @@ class FormulaTable:
         return self._make(kind, tuple(sorted(members)))
 
     def reachable(self, roots: Iterable[int]) -> list[int]:
-        """All parts of the roots, in ascending order: parts before what they are parts of."""
+        """All parts of the roots, in ascending order: parts before wholes."""
         seen: set[int] = set()
         waiting = list(roots)
         while waiting:
@@ -122,7 +122,7 @@ class FormulaTable:
         return [(f, self.kinds[f], self.parts[f]) for f in self.reachable(roots) if f > TRUE]
 
     def read_back(self, written: Sequence[tuple[int, int, tuple[int, ...]]]) -> dict[int, int]:
-        """The numbers that formulas of another table have here."""
+        """The numbers in this table of formulas of another one."""
         number = {FALSE: FALSE, TRUE: TRUE}
         for formula, kind, parts in written:
             if kind == FACT:

@@ -1,8 +1,8 @@
 """The likeliest world in which a formula holds, read off its circuit.
 
-A circuit of sums of products becomes one of largest products. Values of a group are weighed against
-the likeliest value of that group, so a group that a branch doesn't mention counts 1: it takes its
-likeliest value. Going down from the root along the largest products gives the choices.
+A circuit of sums of products becomes one of largest products. Values of a group are divided by the
+likeliest value of that group, so a group that a branch doesn't mention counts as 1: it takes its
+likeliest value. Descending from the root along the largest products gives the choices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST = MaxProduct()
 
 @dataclass(frozen=True)
 class _Values:
-    """The values of all groups of an input: of each column, and "none of them" behind the last."""
+    """The values of all groups of an input: of each column, and "none of them" after the last."""
 
     logs: np.ndarray  # (columns + groups, rows)
     members: dict[int, np.ndarray]  # the places of the values of each column's group
@@ -58,7 +58,7 @@ class _Values:
 def likeliest_worlds(
     circuit: Circuit, roots: np.ndarray, inputs: Sequence[Facts]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Whether each row's root can hold, and of each input which columns hold then, (columns, B)."""
+    """Whether each row's root can hold, and which columns of each input hold then, (columns, B)."""
     values = [_Values.of(facts) for facts in inputs]
     layers = _evaluated(circuit, values)
     every = np.arange(len(roots))
@@ -101,7 +101,7 @@ def _descend(
     places: np.ndarray,
     input_row: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The leaves of the largest products: whose they are, and which."""
+    """The leaves of the largest products: the row of each, and its number."""
     for (contraction, keep), below in zip(reversed(circuit.layers), layers[-2::-1], strict=True):
         new = places < contraction.groups
         whose, pairs = contraction.members(places[new])
@@ -132,7 +132,7 @@ def _choose(
     leaves: np.ndarray,
     holds: Sequence[np.ndarray],
 ) -> None:
-    """Write the choices that leaves stand for into `holds`."""
+    """Enter the choices of these leaves in `holds`."""
     for owner, leaf in zip(owners.tolist(), (leaves - 2).tolist(), strict=True):
         if leaf < 0:
             continue

@@ -1,9 +1,9 @@
-"""In which order compilers look at exclusive groups. It decides how large diagrams become.
+"""The order in which compilers test exclusive groups. It decides how large diagrams become.
 
-Two rules. A program that takes in one input after the other has the last one on top, and looking at
-that one first makes compiling linear: inputs near the top of the formulas come first. An input of
-many groups, such as the edges of a graph, is ordered within: what occurs together stands together,
-so that at any point of the order little of what was looked at still matters.
+Two rules. A program that adds one input after the other has the last one on top, and testing that
+one first makes compiling linear: inputs near the top of the formulas come first. An input of many
+groups, such as the edges of a graph, is ordered within: groups that occur together are adjacent, so
+that at any point of the order few of the earlier tests still matter.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Groups = tuple[
 Group = tuple[int, tuple[int, ...]]  # an input, and columns of it that exclude each other
 Order = tuple[Group, ...]
 
-WIDEST = 32  # facts of a formula that has more than these hardly belong together
-MANY = 256  # groups of an input from which on those that don't occur are left out
-MOST = 5000  # where there are more meetings than that, everything is everything's neighbour
+WIDEST = 32  # facts of a formula with more than this many are hardly related
+MANY = 256  # groups of an input above which those that don't occur are left out
+MOST = 5000  # with more meetings than this, all groups are neighbours
 
 
 def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
@@ -67,7 +67,7 @@ def _depth_of_inputs(table: FormulaTable, roots: Sequence[int], inputs: int) -> 
 def _meetings(
     table: FormulaTable, roots: Sequence[int], groups: Sequence[Group]
 ) -> list[tuple[Group, ...]]:
-    """Groups that occur right below the same formula, or where that is one alone, near it."""
+    """Groups that occur directly below the same formula, or, if that is only one, near it."""
     group_of = {(group[0], column): group for group in groups for column in group[1]}
     direct: dict[int, set[Group]] = {}  # of facts that a formula is, or has as its own parts
     near: dict[int, set[Group]] = {}  # of facts not far below
@@ -92,9 +92,9 @@ def _meetings(
 def _neighbours_together(
     groups: Sequence[Group], meetings: Sequence[Sequence[Group]]
 ) -> Sequence[Group]:
-    """An order in which few meetings are begun and not over at any time.
+    """An order in which few meetings are open at any time.
 
-    No rule finds the best one, so the best of a few is taken.
+    No rule finds the best one, so several are tried.
 
     >>> a, b, c, d = ((0, (column,)) for column in range(4))
     >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)]) == [c, b, d, a]
@@ -118,10 +118,10 @@ class _Walk:
                 self.meetings_of[group].append(number)
 
     def order(self, oldest_first: bool) -> list[Group]:
-        """All groups: what has been waited for longest first, or what leaves least open."""
+        """All groups: those of the oldest open meeting first, or those that leave few open."""
         left = dict.fromkeys(self.meetings_of)
-        missing = [len(meeting) for meeting in self.meetings]  # how many have not come
-        begun: dict[int, int] = {}  # meetings that are not over → when they began
+        missing = [len(meeting) for meeting in self.meetings]  # how many groups are still to come
+        begun: dict[int, int] = {}  # open meetings → when they began
         order: list[Group] = []
 
         def cost(group: Group) -> tuple[int, int]:
@@ -146,7 +146,7 @@ class _Walk:
     def _border(self, group: Group) -> Group:
         """One of those that are furthest from a group."""
         seen, reached = {group}, [group]
-        for group in reached:  # grows as it goes
+        for group in reached:  # grows during the loop
             for number in self.meetings_of[group]:
                 new = [each for each in self.meetings[number] if each not in seen]
                 seen.update(new)

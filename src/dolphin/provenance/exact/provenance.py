@@ -41,16 +41,16 @@ class Exact(Provenance):
 
     Gradients are exact too: for an independent fact, P(symbol | fact) - P(symbol | not fact).
 
-    Cost: formulas are compiled when probabilities are first asked for, which can take exponential
-    time and is bounded by `max_nodes` and `seconds`; past them a SizeError says how large the
-    formula is. What was compiled is remembered by its structure: later training steps only evaluate
-    it, which is O(B · nodes) in a few tensor operations per layer.
+    Cost: formulas are compiled when probabilities are first read, which can take exponential time
+    and is bounded by `max_nodes` and `seconds`; past them a SizeError says how large the formula
+    is. Compiled formulas are remembered by structure: later training steps only evaluate them,
+    which is O(B · nodes) in a few tensor operations per layer.
 
     Args:
-        max_nodes: how many nodes a compiled formula may have.
-        seconds: how long compiling it may take.
-        compiler: "diagrams" (decision diagrams in Python, always there), "sdd" (PySDD, the extra
-            `exact`), or "auto": the first, and the second for formulas that are too much for it.
+        max_nodes: the most nodes that a compiled formula may have.
+        seconds: the longest time that compiling it may take.
+        compiler: "diagrams" (decision diagrams in Python, always available), "sdd" (PySDD, the
+            extra `exact`), or "auto": the first, then the second for formulas too large for it.
 
     >>> import dolphin as dl
     >>> from dolphin.provenance import Exact
@@ -81,7 +81,7 @@ class Exact(Provenance):
         if compiler == "sdd" and not sentential.available():
             raise InputError(
                 "Exact: compiler='sdd' needs PySDD: pip install 'dolphin-nesy[exact]'. "
-                "compiler='auto' does without."
+                "compiler='auto' works without it."
             )
         if not max_nodes >= 1 or not seconds > 0:
             raise InputError(
@@ -107,7 +107,7 @@ class Exact(Provenance):
         return self._read(tags, Circuit.log_probs).to(tags.like.dtype)
 
     def probs(self, tags: Formulas) -> Tensor:
-        # In double precision to the end: next to 0 and 1 gradients need it.
+        # In double precision to the end: gradients near 0 and 1 need it.
         return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
 
     def _read(
@@ -187,7 +187,7 @@ class Exact(Provenance):
         key = ("same", tuple(pairs), groups)
         return _remembered(table, key, lambda: same(table, pairs, groups, self._limits))
 
-    # -- moving tags about -------------------------------------------------------------------------
+    # -- moving tags -------------------------------------------------------------------------------
 
     def select(self, tags: Formulas, index: Index) -> Formulas:
         if index.is_identity(len(tags.numbers)):
@@ -332,7 +332,7 @@ register("digests of index lists", _contents.__len__, _contents.clear)
 
 
 def _content(plan: Contraction) -> bytes:
-    """What tells one contraction from another, whichever object it is."""
+    """A digest of a contraction by content, whichever object it is."""
     known = _contents.get(plan)
     if known is None:
         digest = hashlib.sha256(str(plan.groups).encode())
@@ -343,7 +343,7 @@ def _content(plan: Contraction) -> bytes:
 
 
 def _remembered(table: FormulaTable, key: Any, make: Callable[[], Any]) -> Any:
-    """The outcome of an operation on formulas of this table, made once."""
+    """The result of an operation on formulas of this table, computed once."""
     with table.lock:
         if key not in table.remembered:
             made = table.remembered[key] = make()

@@ -1,9 +1,10 @@
 """Sentential decision diagrams by PySDD: the compiler for formulas that need a tree of variables.
 
-A column is a variable, true where the column holds. Of an exclusive group the columns that occur
-and "none of these" get a variable each, and the formula is joined with "exactly one of them". A
-column weighs its probability, and its negation 1: then no variable of a group is ever free, so the
-sum over all models needs no smoothing. A column that occurs alone weighs p, and its negation 1 - p.
+A column is a variable, true where the column holds. In an exclusive group the columns that occur
+and "none of these" get a variable each, and the formula is joined with "exactly one of them". The
+weight of a column is its probability, that of its negation 1: then no variable of a group is ever
+free, so the sum over all models needs no smoothing. A column that occurs alone has the weight p,
+and its negation 1 - p.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LARGEST_PRODUCT = 2_000_000_000
 
 
 def available() -> bool:
-    """Is PySDD installed?"""
+    """Whether PySDD is installed."""
     return importlib.util.find_spec("pysdd") is not None
 
 
@@ -118,7 +119,7 @@ class _Compilation:
         return made
 
     def _value(self, top: Any, known: dict[int, int]) -> int:
-        """The value of the sketch for a node, and before it for all nodes below."""
+        """The value of the sketch for a node; all nodes below it come first."""
         waiting = [top]
         while waiting:
             node = waiting[-1]

@@ -1,4 +1,4 @@
-"""Tags that are formulas, and putting those of several operands into the same terms."""
+"""Tags that are formulas, and rewriting those of several operands in the same terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Formulas:
 
     table: FormulaTable
     numbers: np.ndarray  # (n, r) formulas of the table
-    inputs: tuple[Facts, ...]  # what the formulas speak of, by position
+    inputs: tuple[Facts, ...]  # what the formulas refer to, by position
     like: Tensor  # empty; its device and precision are those of the probabilities
     row_map: RowMap | None = None  # where rows are flattened
 
@@ -37,12 +37,12 @@ class Formulas:
 
     @property
     def row(self) -> np.ndarray:
-        """(n,) the row of each symbol; 0 where they have none of their own."""
+        """(n,) the row of each symbol; 0 where rows are not flattened."""
         if self.row_map is None:
             return np.zeros(len(self.numbers), dtype=np.int64)
         return self.row_map.numbers
 
-    def __reduce__(self) -> Any:  # a table belongs to its process: formulas travel, numbers don't
+    def __reduce__(self) -> Any:  # a table belongs to its process: formulas are sent, not numbers
         parts = self.table.written_down(np.unique(self.numbers).tolist())
         return _restored, (parts, self.numbers, self.inputs, self.like, self.row_map)
 
@@ -63,7 +63,7 @@ def _restored(
 
 
 def newest_table(parts: Sequence[Formulas]) -> FormulaTable:
-    """The table that the formulas of all parts are to be in."""
+    """The table that the formulas of all parts are moved to."""
     return max((part.table for part in parts), key=lambda table: table.generation)
 
 
@@ -88,13 +88,13 @@ def aligned(
 def seated(
     tags: Formulas, table: FormulaTable, places: Sequence[Sequence[Place]], batch: int
 ) -> np.ndarray:
-    """Formulas in terms of `table`, whose inputs are found in other slots.
+    """Formulas in terms of `table`, whose inputs are in other slots.
 
-    An input may be found in one slot in some rows and in another one in others.
+    An input may be in one slot in some rows and in another in other rows.
     """
     if all(len(own) == 1 for own in places):
         return _renamed(tags, tags.numbers, table, [own[0][0] for own in places])
-    # Rows in which all inputs are found in the same slots have their formulas moved together.
+    # The formulas of rows in which all inputs are in the same slots are moved together.
     slot_in = np.array([_slot_in_rows(own, batch) for own in places])  # (inputs, batch)
     patterns, kind = np.unique(slot_in, axis=1, return_inverse=True)
     kind = np.asarray(kind).reshape(-1)

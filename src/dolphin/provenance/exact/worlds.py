@@ -13,7 +13,7 @@ WORLDS = 4096
 
 
 def differ_somewhere(table: FormulaTable, pairs: Sequence[tuple[int, int]], groups: Groups) -> bool:
-    """Is there a world, among a few thousand, in which the formulas of a pair differ?
+    """Whether the formulas of a pair differ in some world, among a few thousand.
 
     All worlds are tried at once, as the bits of long integers.
     """

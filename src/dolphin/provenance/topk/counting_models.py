@@ -34,8 +34,8 @@ PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
 def log_probability_of_any(tags: Proofs) -> Tensor:
     """log P(one of the proofs holds), (n, r), differentiable, in double precision.
 
-    Sets of symbols that would need much memory are done one after the other, and once more in the
-    backward pass instead of being kept for it.
+    Sets of symbols that would need much memory are processed one after the other, and recomputed in
+    the backward pass instead of being kept for it.
     """
     rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
     columns = sum(p.code.columns for p in tags.layout.placements)

@@ -9,7 +9,7 @@ A proof is stored as the values that it *rules out*, one bit per value:
   group carries into a guard bit above it);
 * a proof contains another if it rules out at least as much.
 
-Groups with many columns are written with several digits, each a pattern of its own. Where no fact
+Groups with many columns are written with several digits, each its own pattern. Where no fact
 occurs negated, an independent fact needs a single bit: "it fails" is ruled out. The patterns
 of several inputs share 64-bit words (the sign bit stays unused), so that a proof over fifteen
 ten-way inputs takes three words.
@@ -49,7 +49,7 @@ class Digit:
 
 @dataclass(frozen=True)
 class Group:
-    """The columns that exclude each other, and the digits that tell them apart."""
+    """The columns that exclude each other, and the digits that distinguish them."""
 
     columns: tuple[int, ...]
     digits: tuple[Digit, ...]
@@ -81,7 +81,7 @@ class Code:
         self._devices: dict[torch.device, CodeTensors] = {}
 
     def on(self, device: torch.device) -> CodeTensors:
-        """The tensors that work with this code needs, made once for each device."""
+        """The tensors of this code, created once per device."""
         known = self._devices.get(device)
         if known is None:
             holds = np.zeros((self.columns, self.words), dtype=np.int64)
@@ -107,7 +107,7 @@ def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int
         yield digit.word, digit.mask if digit.size == 1 else others
 
 
-# A plain dictionary, because the compiler can look into it.
+# A plain dictionary, because the compiler can trace it.
 _codes: dict[tuple[tuple[tuple[int, ...], ...], bool], Code] = {}
 _MOST_CODES = 512
 register("codes of proofs", _codes.__len__, _codes.clear)
@@ -140,7 +140,7 @@ def _make_code(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
 
 
 def _digit_sizes(values: int) -> list[int]:
-    """Sizes of digits, least significant first, that together tell `values` apart."""
+    """Sizes of digits, least significant first, that together distinguish `values`."""
     sizes = []
     while values > DIGIT_VALUES:
         sizes.append(DIGIT_VALUES)
@@ -189,12 +189,12 @@ def moves_between(source: Placement, target: Placement) -> list[Move]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the code of each input stands in the words of a proof."""
+    """The place of each input's code in the words of a proof."""
 
     placements: tuple[Placement, ...] = ()
     words: int = 0
     used: int = WORD_BITS
-    signed: bool = False  # may facts occur negated?
+    signed: bool = False  # whether facts may occur negated
 
     def find(self, facts: Facts) -> Placement | None:
         for placement in self.placements:
@@ -250,12 +250,12 @@ class Layout:
         return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
 
     def begins_with(self, other: Layout) -> bool:
-        """Whether the inputs of `other` stand where they stand in it."""
+        """Whether the inputs of `other` have the same places here."""
         own = self.placements[: len(other.placements)]
         return len(own) == len(other.placements) and all(map(operator.is_, own, other.placements))
 
     def positions(self) -> list[tuple[Groups, int, int]]:
-        """Where the codes of inputs stand, whichever inputs they are."""
+        """The places of the codes of inputs, whichever inputs they are."""
         return [(p.facts.groups, p.word, p.shift) for p in self.placements]
 
     def overlaps(self, other: Layout) -> bool:

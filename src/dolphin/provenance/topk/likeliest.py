@@ -1,7 +1,7 @@
 """The likeliest choice of facts under which a target holds, among the proofs that were kept.
 
-A proof leaves some values to each exclusive group. The choice takes the likeliest of them, also
-where a proof says nothing of a group; the proof whose choice is the likeliest one wins.
+A proof allows some values of each exclusive group. The choice takes the likeliest of them, also
+where a proof doesn't mention a group; the proof with the likeliest choice wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Choice = dict[tuple[int, int], int]  # of each group of each placement: the plac
 
 
 def allowed_values(words: Sequence[int], placement: Placement, group: Group) -> set[int]:
-    """The values that a proof leaves to a group: places of columns, "none of them" as the last."""
+    """The values of a group that a proof allows: places of columns, "none of them" as the last."""
     allowed = set(range(len(group.columns) + 1))
     scale = 1
     for digit in map(placement.moved, group.digits):

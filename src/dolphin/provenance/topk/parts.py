@@ -1,10 +1,10 @@
-"""Inputs of many facts, of which programs speak of a few: a knowledge base and its queries.
+"""Inputs of many facts, of which programs use a few: a knowledge base and its queries.
 
 A proof has bits for all facts of an input. For 50,000 independent facts that would be 794 words
-for each proof, and 50,000 such proofs for the input itself. So a large input is not written down
-until facts of it are selected, and then bits are given out for those alone: the proofs speak of a
-*part* of the input. Where two parts of one input meet, their proofs are written in terms of all
-facts that either of them has.
+per proof, and 50,000 such proofs for the input itself. So a large input is not encoded until facts
+of it are selected, and then bits are assigned to those alone: the proofs refer to a *part* of the
+input. Where two parts of one input are combined, their proofs are rewritten in terms of all facts
+that either of them has.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dolphin.provenance.topk.encoding import WORD_BITS, Code, Layout, Placement,
 from dolphin.provenance.topk.weighing import FACT_PENALTY, SEARCHING
 from dolphin.settings import current_settings
 
-MANY = 256  # groups of facts from which on an input is written down in parts
-_WORDS_EACH = 10  # that all proofs together may take, for each combination that is allowed
+MANY = 256  # groups of facts above which an input is encoded in parts
+_WORDS_EACH = 10  # that all proofs together may take, per combination that is allowed
 
 
 @dataclass(frozen=True)
 class LargeInput:
-    """The unchanged facts of an input, not written down yet."""
+    """The unchanged facts of an input, not encoded yet."""
 
     facts: Facts
-    flat: bool = False  # are rows one after the other?
+    flat: bool = False  # whether rows are flattened
 
     @property
     def n(self) -> int:
@@ -56,7 +56,7 @@ class LargeInput:
 
 
 def place_among(facts: Facts, columns: np.ndarray) -> np.ndarray:
-    """Where columns of the whole stand in a part."""
+    """The places of columns of the whole in a part."""
     if facts.whole is None or facts.chosen is None:
         return columns
     kept = np.array([c for g in facts.chosen.tolist() for c in facts.whole.groups[g]])
@@ -65,13 +65,13 @@ def place_among(facts: Facts, columns: np.ndarray) -> np.ndarray:
 
 
 def check_words(words: int, proofs: int) -> None:
-    """Refuse proofs that would fill the memory, before they are made."""
+    """Refuse proofs that would fill the memory, before they are created."""
     most = _WORDS_EACH * current_settings().max_combinations
     if words * proofs > most:
         raise SizeError(
             f"TopKProofs: {proofs:,} proofs over inputs of many facts take {words:,} words each, "
-            f"{words * proofs:,} in all and more than {most:,}. Start from what is asked for, so "
-            "that proofs speak of few facts (join certain queries with the facts, "
+            f"{words * proofs:,} in all and more than {most:,}. Start from the queries, so that "
+            "proofs refer to few facts (join certain queries with the facts, "
             "apply_if(queries, facts, f, on=...)), filter the facts first, use a provenance "
             "that keeps numbers ('damp', 'viterbi'), or raise the limit with "
             "dolphin.settings(max_combinations=...)."
@@ -101,7 +101,7 @@ class _Digits:
 
 
 def rewritten(patterns: Tensor, source: Placement, target: Placement, out: Tensor) -> None:
-    """Join the bits of a part to `out`, in the places that another part has for them."""
+    """Add the bits of a part to `out`, in the places that another part has for them."""
     old, new = source.facts.chosen, target.facts.chosen
     assert old is not None
     groups = old if new is None else np.searchsorted(new, old)
@@ -122,10 +122,10 @@ def rewritten(patterns: Tensor, source: Placement, target: Placement, out: Tenso
 
 
 def common_parts(facts: Sequence[Facts]) -> dict[int, Facts]:
-    """For facts, by identity, what to write in their place so that no two parts overlap.
+    """For facts, by identity, their replacements, of which no two overlap.
 
     Parts of the same rows of one input become one part that has the groups of all; where rows were
-    put together in different ways, or the input itself occurs, all of it is written down.
+    assembled in different ways, or the input itself occurs, all of it is encoded.
     """
     given = list({id(each): each for each in facts}.values())
     if all(each.chosen is None for each in given):
@@ -157,7 +157,7 @@ def _same_rows(family: Sequence[Facts]) -> bool:
 
 
 def _families(facts: Sequence[Facts]) -> list[list[Facts]]:
-    """Facts with common origins together."""
+    """The facts grouped by common origins."""
     families: list[tuple[np.ndarray, list[Facts]]] = []
     for each in facts:
         own = np.unique(each.origins)

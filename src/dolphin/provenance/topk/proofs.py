@@ -1,4 +1,4 @@
-"""Tags that are sets of proofs, and moving them about."""
+"""Tags that are sets of proofs, and operations that move them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Proofs:
 
     @property
     def signed(self) -> bool:
-        """May facts occur negated?"""
+        """Whether facts may occur negated."""
         return self.layout.signed
 
 
@@ -74,7 +74,7 @@ def at_places(tensor: Tensor, places: Tensor) -> Tensor:
     """Numbers (..., n, r) of the symbols at some places."""
     if tensor.shape[-1] > 1:
         return tensor.index_select(-2, places)
-    # Of one row, which is four times faster on a processor.
+    # Of one row, which is four times faster on a CPU.
     one = tensor.squeeze(-1)
     return one.gather(-1, places.expand(*one.shape[:-1], -1)).unsqueeze(-1)
 
@@ -90,10 +90,10 @@ def with_signs(tags: Proofs) -> Proofs:
 
 
 def compatible(parts: Sequence[Proofs]) -> list[Proofs]:
-    """The same tags; those of one of them that are facts of another are written as the same facts.
+    """The same tags, rewritten so that common facts are the same facts in all parts.
 
-    Afterwards, two inputs are one object or have nothing to do with each other in any row, and all
-    parts have signs if one of them has them.
+    Afterwards, two inputs are one object or share nothing in any row, and all parts have signs if
+    one of them has.
     """
     signed = any(part.signed for part in parts)
     parts = [with_signs(part) for part in parts] if signed else list(parts)
@@ -114,7 +114,7 @@ def _facts(parts: Sequence[Proofs]) -> list[Facts]:
 
 
 def with_common_parts(parts: Sequence[Proofs]) -> list[Proofs]:
-    """The same proofs; where they speak of different parts of one input, all in terms of one."""
+    """The same proofs; where they refer to different parts of one input, in terms of one part."""
     common = common_parts(_facts(parts))
     return [_rewritten(part, common) for part in parts] if common else list(parts)
 
@@ -126,7 +126,7 @@ def as_whole(tags: Proofs) -> Proofs:
 
 
 def _rewritten(tags: Proofs, common: dict[int, Facts]) -> Proofs:
-    """Proofs with other facts in the place of some, which are a part of those."""
+    """Proofs in which some facts are replaced by others that contain them."""
     placements = tags.layout.placements
     if all(id(placement.facts) not in common for placement in placements):
         return tags
@@ -177,7 +177,7 @@ def selected(large: LargeInput, index: Index) -> Proofs:
 def seated(
     tags: Proofs, slots: Sequence[Facts], places: Sequence[Sequence[Place]], batch: int
 ) -> Proofs:
-    """Tags whose inputs are found in other slots, perhaps not in the same one in all rows."""
+    """Tags whose inputs are in other slots, perhaps not in the same one in all rows."""
     layout = Layout(signed=tags.signed)
     for slot, _ in (place for own in places for place in own):
         if layout.find(slots[slot]) is None:
@@ -219,7 +219,7 @@ def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
 
 
 def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
-    """Join patterns (W, ...) to those in `out`, which has another layout, in place."""
+    """Add patterns (W, ...) to those in `out`, which has another layout, in place."""
     if len(moves) > 1 and all(move.source == move.target and move.shift == 0 for move in moves):
         out[: patterns.shape[0]] |= patterns
         return
@@ -248,9 +248,9 @@ def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]
 
 
 def includes(patterns: Sequence[Tensor], exists: Sequence[Tensor]) -> bool:
-    """Whether all proofs of the second are among those of the first, in whatever order.
+    """Whether all proofs of the second are among those of the first, in any order.
 
-    Proofs that are equally likely may change places from one step of a fixpoint to the next.
+    Equally likely proofs may swap places from one step of a fixpoint to the next.
     """
     for slot in range(patterns[1].shape[1]):
         same = (patterns[0] == patterns[1][:, slot, None]).all(0) & exists[0]
@@ -318,7 +318,7 @@ def concat(parts: Sequence[Proofs]) -> Proofs:
 
 
 def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
-    """`yes` in the rows of the mask, else `no`."""
+    """`yes` in the rows of the mask, otherwise `no`."""
     layout, patterns, scores = aligned([yes, no])
     return Proofs(
         torch.where(mask, patterns[0], patterns[1]),
@@ -358,13 +358,13 @@ def unflatten(tags: Proofs, rows: int) -> Proofs:
 
 
 def stack(parts: Sequence[Proofs], batches: Sequence[int], *, flat: bool) -> Proofs:
-    """Rows after rows. Inputs of different parts share a place in the patterns where they can."""
+    """The rows of all parts. Inputs of different parts share places in the patterns if they can."""
     signed = any(part.signed for part in parts)
     parts = [with_signs(part) for part in parts] if signed else list(parts)
     parts = with_common_parts(parts)
     chosen = {id(f): f for f in _facts(parts) if f.chosen is not None}
     if len(chosen) > 1 or any(facts.rows > 1 for facts in chosen.values()):
-        parts = [as_whole(part) for part in parts]  # rows of different inputs are put together
+        parts = [as_whole(part) for part in parts]  # rows of different inputs are assembled
     starts = np.cumsum([0, *batches])
     every = np.arange(starts[-1])
     views = []
@@ -427,7 +427,7 @@ def take_rows(tags: Proofs, rows: np.ndarray, width: int | None) -> Proofs:
     facts = [placement.facts for placement in tags.layout.placements]
     if all(each.rows == 1 for each in facts):
         return taken
-    taken = as_whole(taken)  # rows are put together anew
+    taken = as_whole(taken)  # rows are assembled differently
     facts = [placement.facts for placement in taken.layout.placements]
     views = [View(each, rows if each.rows > 1 else np.zeros_like(rows)) for each in facts]
     slots, seats = arrange([views], len(rows))

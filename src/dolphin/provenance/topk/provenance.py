@@ -42,7 +42,7 @@ AnyProofs = Proofs | LargeInput
 
 _LARGE_GROUP = 4  # chunks that the work for one symbol may take as a whole
 
-# Combinations from which on it pays to search for the proofs of the label only. Forward and
+# Combinations above which it pays to search for the proofs of the label only. Forward and
 # backward of `nll_loss`, k = 3, on one core: a product of 4 digits in 64 rows takes 13.9 ms
 # instead of 18.2, one of 8 digits in 16 rows 14.0 instead of 19.3, the sum of two numbers up to
 # 300 in 16 rows 2.1 instead of 38.1. Sums of digits have fewer combinations and lose nothing.
@@ -53,7 +53,7 @@ class TopKProofs(Provenance):
     """The k likeliest proofs of each symbol (`dtkp-am`, `dtkp-wmc`).
 
     A proof is a set of facts. ⊕ keeps the k likeliest of both sets, ⊗ the k likeliest unions that
-    don't take two symbols of one exclusive input; equal proofs are kept once and a proof that
+    don't contain two symbols of one exclusive input; equal proofs are kept once and a proof that
     contains another is absorbed by it, before the k likeliest are chosen. The probability is
     Σ over proofs of Π over facts, at most 1: never less than the probability that one of the
     proofs holds, and equal to it where the proofs exclude each other. With `wmc="exact"` it is that
@@ -61,7 +61,7 @@ class TopKProofs(Provenance):
 
     Gradients flow into the facts of the surviving proofs and nowhere else. Choosing the proofs is
     not differentiated. Where the sum passes 1 the gradient is 0; the exact count never does, and
-    its gradient for a fact is how much the fact matters: P(any | fact) - P(any | not fact).
+    its gradient for a fact is P(any | fact) - P(any | not fact).
 
     Cost: O(B · k²) per combination, O(B · k log k) where the operands share no input and the
     proofs of each exclude each other. Reading an exact count costs O(B · 2^k) per symbol, once.
@@ -92,7 +92,7 @@ class TopKProofs(Provenance):
             raise InputError(f"TopKProofs: wmc must be 'add-mult' or 'exact', got {wmc!r}.")
         if wmc == "exact" and k > LARGEST_K:
             raise InputError(
-                f"TopKProofs: wmc='exact' looks at all 2^k sets of proofs and takes k up to "
+                f"TopKProofs: wmc='exact' computes all 2^k sets of proofs and takes k up to "
                 f"{LARGEST_K}, got {k}. Use a smaller k, or dolphin.provenance.Exact()."
             )
         self.k = k
@@ -126,7 +126,7 @@ class TopKProofs(Provenance):
         return sum_of_proofs(logs, tags.exists)
 
     def probs(self, tags: AnyProofs) -> Tensor:
-        if self._counts(tags):  # in double precision to the end: next to 0 gradients need it
+        if self._counts(tags):  # in double precision to the end: gradients near 0 need it
             return rounded_to(proofs.precision(tags), prob_of_log(log_probability_of_any(tags)))
         return super().probs(tags)
 
@@ -191,7 +191,7 @@ class TopKProofs(Provenance):
         return found
 
     def _in_pieces(self, search: Search, bucket: BucketTensors, before: int, pieces: int) -> Proofs:
-        """Groups too large to be looked at as a whole: the best of each piece, then of those."""
+        """Groups too large to be searched as a whole: the best of each piece, then of those."""
         depth = max(2, -(-bucket.depth // min(pieces, bucket.depth)))
         parts = [
             proofs.concat(self._searched(search, bucket.piece(start, depth), before))
@@ -202,7 +202,7 @@ class TopKProofs(Provenance):
         return self.contract([joined], Contraction([places], places % bucket.width, bucket.width))
 
     def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction, apart: bool) -> Proofs:
-        """Many operands: k² unions for each operand more, and never more than fit in memory."""
+        """Many operands: k² unions per additional operand, and never more than fit in memory."""
         rows = max(operand.rows for operand in operands)
         found: list[Proofs] = []
         for steps in plan.two_by_two(at_once(plan.combinations, 2 * rows * self.k)):
@@ -214,7 +214,7 @@ class TopKProofs(Provenance):
         return replace(joined, disjoint=all(part.disjoint for part in found))
 
     def folds_freely(self, operands: Sequence[AnyProofs | None], exclusive: bool) -> bool:
-        """With proofs that exclude each other and share no input, nothing is dropped too early."""
+        """Whether proofs exclude each other and share no input: then none is dropped too early."""
         if any(isinstance(operand, LargeInput) for operand in operands):
             return False  # of many groups: its proofs don't exclude each other
         given = [operand for operand in operands if isinstance(operand, Proofs)]
@@ -223,7 +223,7 @@ class TopKProofs(Provenance):
         return apart and all(operand.disjoint for operand in given)
 
     def deferral(self, plan: IndexLists, operands: Sequence[Proofs]) -> Deferral | None:
-        """Only for the label's sake: chains of proofs are computed step by step."""
+        """Only to search for the label's proofs: chains are computed step by step."""
         if plan.sizes is None or len(operands) != 2:
             return None
         return Deferral(self, _FEW)
@@ -297,7 +297,7 @@ class TopKProofs(Provenance):
     def contract_apart(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
         return self._contract(operands, plan, apart=True)
 
-    # -- moving tags about -------------------------------------------------------------------------
+    # -- moving tags -------------------------------------------------------------------------------
 
     @torch.no_grad()
     def select(self, tags: AnyProofs, index: Index) -> Proofs:
@@ -351,7 +351,7 @@ class TopKProofs(Provenance):
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         return likeliest_choices(list(map(written, inputs)), written(target))
 
-    # -- for people --------------------------------------------------------------------------------
+    # -- for inspection ----------------------------------------------------------------------------
 
     def proofs(self, tags: AnyProofs, place: int, row: int) -> list[tuple[float, list[Any]]]:
         if isinstance(tags, LargeInput):

@@ -2,8 +2,8 @@
 
 Nothing here is differentiated. Three things make it fast: proofs are integers; where operands
 share no input and their proofs exclude each other, the k likeliest are found from scores alone and
-only the winners' patterns are put together; and the maximum is taken over the first dimension,
-along which memory is contiguous in symbols and rows.
+only the winners' patterns are built; and the maximum is taken over the first dimension, along which
+memory is contiguous in symbols and rows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, at_place
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
 from dolphin.settings import current_settings
 
-MOST_UNIONS = 1000  # of proofs in all rows, for each combination of symbols that is allowed
+MOST_UNIONS = 1000  # of proofs in all rows, per combination of symbols that is allowed
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some groups of a bucket: combination d of group w stands at d * width + w."""
+    """Some groups of a bucket: combination d of group w is at d * width + w."""
 
     indices: list[Tensor]
     shifted: Tensor | None  # see `BucketTensors.shifted`
@@ -61,7 +61,7 @@ class _Chunk:
         return _Chunk(indices, shifted, row, self.depth, len(groups))
 
     def padded(self, scores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Scores (k, n, r) and their indices; in the padding they lead to no proof."""
+        """Scores (k, n, r) and their indices; padding refers to no proof."""
         pairs = list(zip(scores, self.indices, strict=True))
         if self.shifted is not None:
             pairs[0] = (F.pad(scores[0], (0, 0, 1, 0), value=NO_PROOF), self.shifted)
@@ -71,8 +71,8 @@ class _Chunk:
 class Search:
     """The search for one contraction of one or two operands; `run` does a part of a bucket.
 
-    `apart`: no combination brings together proofs that share an input or don't exclude each other,
-    although the operands as a whole may.
+    `apart`: no combination has proofs that share an input or don't exclude each other, although the
+    operands as a whole may.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Search:
         )
         self.disjoint = apart or (not self.shared and all(operand.disjoint for operand in operands))
         self.literal = self._literal(lead)
-        # Do scores have to be read off the patterns of unions, because operands share facts?
+        # Whether scores must be computed from the patterns of unions, because operands share facts.
         self.weighs = self.shared and self.literal is None
-        # Are the likeliest candidates right away the result, with nothing to absorb?
+        # Whether the likeliest candidates are the result as they are, with nothing to absorb.
         self.simple = self.disjoint or (k == 1 and not self.weighs)
         # Proofs that exclude each other absorb nothing, so the tiny penalties of facts don't count.
-        # On a processor double precision is used all the same (see `_best_of_packed`).
+        # On a CPU double precision is used all the same (see `_best_of_packed`).
         single = all(p.facts.log_probs.dtype == torch.float32 for p in self.layout.placements)
         single = single and self.disjoint and not reading_is_free(operands[0].scores)
         self.precision = torch.float32 if single else torch.float64
@@ -134,8 +134,8 @@ class Search:
         return candidates * (2 + 2 * self.layout.words + columns)
 
     def check_size(self, combinations: int) -> None:
-        """Refuse a search that would take hours, before anything is made."""
-        if torch.compiler.is_compiling():  # which can't see the limits in force
+        """Refuse a search that would take hours, before it starts."""
+        if torch.compiler.is_compiling():  # compiled code can't read the limits in force
             return
         most = MOST_UNIONS * current_settings().max_combinations
         unions = combinations * len(self.slots) * self.rows
@@ -171,10 +171,10 @@ class Search:
     def _likeliest_first(self, chunk: _Chunk) -> tuple[Tensor, Tensor]:
         """The k best scores, unless one of these proofs contains another.
 
-        A proof that contains another is less likely than that, if only by the penalty of a fact,
-        which rounding may hide here. So only where one of the best does are all
-        candidates of the group put together and compared. Kinship chains of ten, k = 3: six times
-        faster than putting together all of them.
+        A proof that contains another is less likely than that one, if only by the penalty of a
+        fact, which rounding may hide here. So only where one of the best does are all candidates of
+        the group built and compared. Kinship chains of ten, k = 3: six times faster than building
+        all of them.
         """
         patterns, scores = self._likeliest(self._scores(chunk), chunk)
         found = range(scores.shape[0])
@@ -213,7 +213,7 @@ class Search:
         return out.view(-1, width, self.rows)
 
     def _overlap(self, chunk: _Chunk) -> tuple[Tensor, Tensor | None]:
-        """Does a literal fact say something new of its group, or is it known already?
+        """Whether a literal fact says something new about its group, and whether the proof has it.
 
         If neither, it contradicts the proof. Both are (k of the leading operand, depth, width, r);
         the second is None if there can be no contradiction.
@@ -285,11 +285,11 @@ class Search:
     # -- choosing ----------------------------------------------------------------------------------
 
     def _likeliest(self, candidates: Tensor, chunk: _Chunk) -> tuple[Tensor, Tensor]:
-        """Nothing to compare: the k best scores win, and only their patterns are made."""
+        """Without comparisons: the k best scores win, and only their patterns are built."""
         depth, width = chunk.depth, chunk.width
         scores, winners = _best(candidates, self.k)
         group = torch.arange(width, device=winners.device)[:, None]
-        # Candidate (slot, step) of group w stands at slot * depth + step; its members at
+        # Candidate (slot, step) of group w is at slot * depth + step; its members at
         # step * width + w of the bucket.
         slot = _divided(winners, depth) if len(self.slots) > 1 else None
         step = winners if slot is None else winners - slot * depth
@@ -327,7 +327,7 @@ class Search:
 
 
 def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest along the first dimension, and where they were. Spends `candidates`."""
+    """The k largest along the first dimension, and their places. Overwrites `candidates`."""
     rounds = min(k, candidates.shape[0])
     if reading_is_free(candidates):
         return _best_of_packed(candidates, rounds)
@@ -345,10 +345,10 @@ _LEAST, _GREATEST = -(2.0**500), -(2.0**-500)
 
 
 def _best_of_packed(candidates: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-    """`_best` on a processor, where a maximum is many times faster without its place.
+    """`_best` on a CPU, where a maximum is many times faster without its place.
 
-    So each score carries its place in the last bits: far below what scores are precise to, and of
-    equal scores the first one wins, because all of them are below zero.
+    So each score carries its place in the last bits, far below the precision of scores; of equal
+    scores the first one wins, because all of them are below zero.
     """
     count = candidates.shape[0]
     last_bits = (1 << max(1, count - 1).bit_length()) - 1

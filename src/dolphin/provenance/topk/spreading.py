@@ -1,8 +1,8 @@
-"""Proofs of samples that go their own ways, as rows of one batch.
+"""Proofs of samples with different programs, as rows of one batch.
 
-Samples make inputs of their own, as many as they like. The first inputs of all samples become one
-input with a row for each sample, so do the second ones, and so on: proofs of different samples
-have the same layout, whatever happens to them, and can be combined in one search.
+Samples create their own inputs, any number of them. The first inputs of all samples become one
+input with a row per sample, so do the second ones, and so on: proofs of different samples have the
+same layout, whatever operations follow, and can be combined in one search.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spread(tags: Proofs, places: np.ndarray, batch: int) -> Proofs:
 
 
 def _turns(places: np.ndarray) -> np.ndarray:
-    """The how-manieth input of its sample each row is.
+    """The number of each row's input within its sample: 0 for the first.
 
     >>> _turns(np.array([0, 0, 1, 0, 1]))
     array([0, 1, 0, 2, 1])
@@ -102,7 +102,7 @@ def regrouped(tags: Proofs, places: np.ndarray) -> Proofs:
 
 
 def _used(tags: Proofs, placement: Placement, rows: int) -> np.ndarray:
-    """In which rows proofs speak of an input, (rows,)."""
+    """In which rows proofs refer to an input, (rows,)."""
     used = tags.exists.new_zeros(tags.n)
     for word, mask in enumerate(placement.code.word_masks):
         bits = tags.patterns[placement.word + word] & (mask << placement.shift)

@@ -37,7 +37,7 @@ LOWEST = -1e5
 
 @dataclass(frozen=True)
 class Weights:
-    """Where logarithms of facts come from, and what every fact costs on top."""
+    """The source of the logarithms of facts, and the penalty per fact."""
 
     of: Callable[[Facts], Tensor]
     penalty: float
@@ -97,7 +97,7 @@ def _chosen(
     row: Tensor | None,
     penalty: float,
 ) -> Tensor:
-    """Unsigned: each proof takes one column of the group, or none of them at all."""
+    """Unsigned: each proof contains one column of the group, or none of them."""
     value: Tensor | None = None
     absent: Tensor | None = None
     scale = 1
@@ -120,7 +120,7 @@ def _chosen(
 
 def _position(power: Tensor) -> Tensor:
     """Which power of two each number is: the exponent of its floating-point representation."""
-    if torch.compiler.is_compiling():  # exported programs can't look at how numbers are represented
+    if torch.compiler.is_compiling():  # exported programs can't read the representation of numbers
         return power.double().log2().round().long()
     return (power.double().view(torch.int64) >> 52).sub_(1023)
 
@@ -181,13 +181,13 @@ def _binary(
     return sum(recomputed(total, part) for part in parts)  # type: ignore[return-value]
 
 
-_MANY = 256  # columns from which on it pays to look only at those that occur
+_MANY = 256  # columns above which it pays to visit only those that occur
 
 
 def _few_of_many(
     patterns: Tensor, placement: Placement, logs: Tensor, row: Tensor | None
 ) -> Tensor:
-    """The same for proofs of a few out of many facts: only bits that are set are looked at.
+    """The same for proofs of a few out of many facts: only bits that are set are visited.
 
     1,000 proofs over 1,000 facts take 1 ms, instead of 13 ms for every fact of every proof.
     """
@@ -222,11 +222,11 @@ def _allowed(
     row: Tensor | None,
     penalty: float,
 ) -> Tensor:
-    """Signed: the total probability of the values of the group that are left."""
+    """Signed: the total probability of the values of the group that are allowed."""
     columns = constant(group.columns, patterns.device)
     probs = prob_of_log(padded.index_select(0, columns))
     none = 1.0 - probs.sum(0, keepdim=True)
-    none = none - none.detach().clamp(max=0.0)  # rounding may leave less than nothing
+    none = none - none.detach().clamp(max=0.0)  # rounding may go below 0
     probs = torch.cat([probs, none])
     value = torch.arange(len(probs), device=patterns.device)[:, None, None, None]
     left: Tensor | None = None
