@@ -250,8 +250,13 @@ def _group_of(groups: Groups, columns: int) -> np.ndarray:
     return place
 
 
-def check_masks(operation: str, logs: Tensor, groups: Groups, softmax: bool) -> None:
-    """Refuse a choice, (columns, rows) of log-probabilities, that has every column masked."""
+def check_masks(
+    operation: str, logs: Tensor, groups: Groups, softmax: bool, absent: Tensor | None = None
+) -> None:
+    """Refuse a choice, (columns, rows) of log-probabilities, that has every column masked.
+
+    `absent`, (columns, rows), marks what a row doesn't have: where that is all, there is no choice.
+    """
     if not reading_is_free(logs):
         return
     possible = logs.detach() > IMPOSSIBLE
@@ -259,6 +264,8 @@ def check_masks(operation: str, logs: Tensor, groups: Groups, softmax: bool) -> 
         if len(group) == 1 and not softmax:
             continue
         none = ~possible[list(group)].any(0)
+        if absent is not None:
+            none &= ~absent[list(group)].all(0)
         if none.any().item():
             row = int(none.nonzero()[0])
             raise InputError(

@@ -307,7 +307,7 @@ def _facts_of_rows(
         logs = logs_within_one(operation, logs, groups, rounding)
     else:
         logs = _normalise(columns, groups, softmax, masked=True)
-        check_masks(operation, torch.where(absent.all(0), 0.0, logs), groups, softmax)
+        check_masks(operation, logs, groups, softmax, absent)
     return Facts(log_probs=logs, groups=groups, label=RowLabels(domain), probs=probs)
 
 
@@ -326,21 +326,48 @@ def _groups_in_rows(
             "True, False or a list of groups for each row, or one for all rows."
         )
     read: dict[Any, Groups] = {}  # shared by rows with equal entries
-    structure = []
+    structure: list[Groups | None] = []  # None: all of a row's columns exclude each other
     for row, length in enumerate(lengths):
         own = exclusive[row] if per_row else exclusive
-        if own is True:  # padding can't hold, so it may be part of the choice
-            structure.append(((tuple(range(width)),), True))
+        if own is True:
+            structure.append(None)
             continue
         same = (length, own if isinstance(own, bool) else _hashable(own))
         groups = None if same[1] is None else read.get(same)
         if groups is None:
             groups = read_groups(f"{operation}: row {row}", own, length)
-            groups = (*groups, *((column,) for column in range(length, width)))
             if same[1] is not None:
                 read[same] = groups
-        structure.append((groups, False))
-    return structure
+        structure.append(groups)
+    pairs = list(zip(lengths, structure, strict=True))
+    wide = _widened(dict.fromkeys((n, groups) for n, groups in pairs if groups is not None), width)
+    # Padding can't hold, so it may be part of the choice.
+    every = (tuple(range(width)),)
+    return [
+        (every, True) if groups is None else (wide[length, groups], False)
+        for length, groups in pairs
+    ]
+
+
+def _widened(given: Iterable[tuple[int, Groups]], width: int) -> dict[tuple[int, Groups], Groups]:
+    """Groups of `width` columns for rows with these lengths and groups.
+
+    What stands behind a row's last column can't hold, so it may have any groups. It has those of a
+    longer row where all others are its own: rows with the same groups are worked on together, and
+    stories of two to four sentences have one kind of row instead of three. With k = 3 a step of 64
+    such stories takes 60 instead of 560 ms.
+    """
+    found: dict[tuple[int, Groups], Groups] = {}
+    for length, groups in sorted(given, key=lambda each: -each[0]):
+        own = set(groups)
+        fitting = (
+            wide
+            for wide in dict.fromkeys(found.values())
+            if own == {group for group in wide if min(group) < length}
+        )
+        alone = ((column,) for column in range(length, width))
+        found[length, groups] = next(fitting, None) or (*groups, *alone)
+    return found
 
 
 def _hashable(groups: Any) -> Hashable:

@@ -328,3 +328,38 @@ def test_noisy_or_in_plain_numbers_counts_one_minus_the_product():
     assert grad[:, 0].tolist() == pytest.approx([0.5 * 0.1, 0.8 * 0.1, 0.8 * 0.5])
     (second,) = torch.autograd.grad(grad[0].sum(), probs)
     assert second[:, 0].tolist() == pytest.approx([0.0, -0.1, -0.5], abs=1e-6)
+
+
+def _reached(edges, flat):
+    """Which nodes lie at the end of paths from 0, by the number of steps (ties included)."""
+    links = [(0, 1), (0, 2), (1, 3), (2, 3), (1, 2), (3, 0)]
+    if flat:
+        rows = [(links, row) for row in edges]
+        made = dl.Distribution.from_rows(rows, exclusive=False, provenance="viterbi")
+    else:
+        made = dl.Distribution(edges, links, exclusive=False, provenance="viterbi")
+    found = start = dl.Distribution.certain(0, batch=len(edges))
+    for _ in range(4):
+        further = dl.apply_if(found, made, lambda _, e: e[1], on=(lambda n: n, lambda e: e[0]))
+        found = dl.union(start, further)
+    return found
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("asked", [[3], [1, 2, 3]])
+def test_few_gradients_are_those_of_all(monkeypatch, flat, asked):
+    """Where few results have a gradient only theirs is computed: the same, shared at a tie."""
+    generator = torch.Generator().manual_seed(0)
+    probs = torch.rand(9, 6, generator=generator, dtype=torch.float64)
+    probs[:2, :4] = 0.5  # two best paths to 3
+    grads = []
+    for few in (0, math.inf):
+        monkeypatch.setattr("dolphin.provenance.fuzzy._FEW_OF", few)
+        edges = probs.clone().requires_grad_()
+        wanted = _reached(edges, flat).probs(asked)
+        (wanted[:7] * torch.arange(1, 8)[:, None]).sum().backward()
+        grads.append(edges.grad)
+    torch.testing.assert_close(*grads, rtol=1e-14, atol=0)
+    if asked == [3]:
+        assert grads[0][0, :4].tolist() == [0.25] * 4
+        assert grads[0][7:].abs().sum() == 0.0

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin.inputs import read_rows
 from dolphin.provenance.registry import provenance_names
+from dolphin.symbolic.plans import caches
 
 NAMES = [name for name in provenance_names() if name not in ("boolean", "counting")]
 each_name = pytest.mark.parametrize("name", NAMES)
@@ -131,3 +133,38 @@ def test_equal_candidates_share_a_gradient_and_padding_has_none_of_it(name):
         gradients.append(torch.autograd.grad(out.sum(), p)[0])
     torch.testing.assert_close(*gradients)
     assert gradients[0][0, 0] == gradients[0][0, 1] > 0
+
+
+def test_rows_of_different_lengths_share_their_groups():
+    """Rows whose groups begin alike are one input; others, and single columns, are not."""
+    groups = [[[0, 1], [2, 3]], [[0, 1]], [], [[0, 1], [2]], False]
+    lengths = [4, 2, 0, 3, 2]
+    parts = read_rows(_ragged(lengths), groups, caches.current_table(), "logits")
+    assert [part.rows for part in parts] == [[0, 1, 2], [3], [4]]
+
+
+def _ragged(lengths):
+    generator = torch.Generator().manual_seed(1)
+    return [(range(n), torch.randn(n, generator=generator)) for n in lengths]
+
+
+@pytest.mark.parametrize("name", ["damp", "dtkp-am", "dtkp-wmc", "exact", "noisy-or", "viterbi"])
+def test_rows_that_share_groups_are_what_they_are_alone(name):
+    """Of logits: a longer row's group must not turn a single column into a choice of one."""
+    groups = [[[0, 1], [2, 3]], [[0, 1]], [[0, 1], [2]], [[0, 1], [2, 3]]]
+    given = _ragged([4, 2, 3, 4])
+
+    def asked(rows, exclusive):
+        d = dl.Distribution.from_rows(rows, exclusive=exclusive, logits=True, provenance=name)
+        pairs = dl.apply(d, d, lambda a, b: (a + b) % 3)
+        return dl.union(pairs, dl.negate(d)).probs(range(4))
+
+    alone = [asked([row], [own]) for row, own in zip(given, groups, strict=True)]
+    torch.testing.assert_close(asked(given, groups), torch.cat(alone))
+
+
+def test_a_choice_with_nothing_left_is_refused_where_a_row_has_it():
+    rows = [(range(4), [0.0, 0.0, 0.0, 0.0]), (range(2), [-math.inf, -math.inf])]
+    groups = [[[0, 1], [2, 3]], [[0, 1]]]
+    with pytest.raises(dl.InputError, match="row 1"):
+        dl.Distribution.from_rows(rows, exclusive=groups, logits=True)

