@@ -17,7 +17,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
 from dolphin.execution.pending import Pending
 from dolphin.execution.profiling import active_profile
-from dolphin.execution.renewing import changed
+from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
@@ -104,11 +104,12 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     old = new = start
-    with rounds() as draws:
+    with rounds() as draws, recursion() as known:
         if only_new:
             old = _grown_by_what_is_new(checked, start, max_iterations, draws.start_round)
         for _ in range(max_iterations):
             draws.start_round()
+            known.start_round()
             new = checked(old)
             if _settled(tagged_of(old), tagged_of(new)):
                 return new

@@ -373,7 +373,7 @@ def _widened(given: Iterable[tuple[int, Groups]], width: int) -> dict[tuple[int,
 def _hashable(groups: Any) -> Hashable:
     """Groups of columns as something that can be compared; None if they are something else."""
     try:
-        return tuple(map(tuple, groups))
+        return tuple(own if isinstance(own, range) else tuple(own) for own in groups)
     except TypeError:
         return None
 

@@ -7,6 +7,7 @@ import torch
 
 import dolphin as dl
 from algebras import NAMES, provenance_of
+from dolphin.execution import renewing
 
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (0, 2), (3, 4), (1, 4)]  # with a cycle
 REPEATABLE = ["exact", "viterbi", "min-max", "boolean"]
@@ -130,3 +131,61 @@ def test_a_goal_keeps_the_tags_of_what_is_asked_for(name, layout):
     if name != "boolean":
         grads = [torch.autograd.grad(a.sum(), probs, retain_graph=True)[0] for a in answers]
         torch.testing.assert_close(*grads)
+
+
+# -- what the last round knew ----------------------------------------------------------------------
+
+
+def anew(edges):
+    def step(paths):
+        return dl.union(edges, dl.apply_if(paths, edges, whole, on=(ends, begins)))
+
+    return step
+
+
+def fickle(edges):
+    """A step that finds less from its third round on, and other symbols from its fourth."""
+    turn = [0]
+
+    def longer(path, edge):
+        return (*whole(path, edge), "late") if turn[0] > 3 and edge == (3, 4) else whole(path, edge)
+
+    def step(paths):
+        turn[0] += 1
+        return dl.union(
+            edges,
+            dl.apply_if(
+                paths, edges, longer, lambda p, e: turn[0] < 3 or p[0] != e[1], on=(ends, begins)
+            ),
+        )
+
+    return step
+
+
+@pytest.mark.parametrize("provenance", [dl.TopKProofs(1), dl.TopKProofs(3, wmc="exact")], ids=repr)
+@pytest.mark.parametrize("recursion", [anew, linear, quadratic, fickle])
+def test_what_the_last_round_knew_changes_nothing(monkeypatch, provenance, recursion):
+    generator = torch.Generator().manual_seed(3)
+    given = torch.rand(6, 7, generator=generator, dtype=torch.float64)
+    asked = [(a, b) for a in range(5) for b in range(5)]
+    taken_over, results = [], []
+    renewed = renewing._renewed
+
+    def counted(*arguments):
+        taken_over.append(1)
+        return renewed(*arguments)
+
+    monkeypatch.setattr(renewing, "_WORTH_A_LOOK", 0)
+    monkeypatch.setattr(renewing, "_renewed", counted)
+    for known in (True, False):
+        monkeypatch.setattr(dl.TopKProofs, "renews", known)
+        probs = given.clone().requires_grad_()
+        rows = [(EDGES[:n], probs[row, :n]) for row, n in enumerate((7, 4, 7, 6, 1, 5))]
+        edges = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
+        found = dl.fixpoint(recursion(edges), edges).probs(asked)
+        found.square().sum().backward()
+        results.append((found, probs.grad))
+        assert bool(taken_over) == known or recursion in (quadratic, fickle)
+        taken_over.clear()
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

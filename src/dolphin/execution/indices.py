@@ -256,6 +256,21 @@ class Contraction:
                 self._narrowed = (tuple(used for used, _ in parts), rest)
         return self._narrowed
 
+    @functools.cached_property
+    def meeting(self) -> tuple[Index, np.ndarray, Contraction]:
+        """For one operand: a place of each group, and the groups that have several.
+
+        Returns a place for each group (-1 where there is none), the numbers of the groups with more
+        than one, and the contraction that makes these alone.
+        """
+        counts, starts, order = self._sorted()
+        first = np.full(self.groups, -1, dtype=np.int64)
+        filled = counts > 0
+        first[filled] = self.indices[0][order[starts[filled]]]
+        several = np.flatnonzero(counts > 1)
+        whose, (places,) = self.members(several)
+        return Index(first), several, Contraction([places], whose, len(several))
+
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""
         return np.where(wanted >= 0, self._sorted()[0][wanted], 0)

@@ -15,6 +15,7 @@ from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
 from dolphin.execution.profiling import active_profile, profiled
+from dolphin.execution.renewing import current_recursion
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
@@ -70,7 +71,18 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     rows = Rows(batch, [address for _, address in flat], active, apart)
     plan = make_plan(task, domains, skipped, sources, rows)
     given = [tags for tags, _ in flat if tags is not None]
-    made, constant = _run(task, plan, given, outcome, sources)
+    known = current_recursion(provenance)
+    if known is not None and given and plan.draws is None:
+        made = known.run(
+            lists_of(plan.combinations),
+            [[tags] for tags in given],
+            batch,
+            provenance,
+            lambda lists: run_lists(lists, given, provenance),
+        )
+        constant = outcome.constant
+    else:
+        made, constant = _run(task, plan, given, outcome, sources)
     result = outcome.tagged(plan.domain, made, constant)
     return result if active is None else _where_rows(active, result, operands[0])
 
@@ -198,13 +210,22 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     rows = Rows(batch, [address for _, address in flat])
     plan = union_plan("union", [d.domain for d in operands], rows)
     parts = [tags for tags, _ in flat]
-    active = active_profile()
-    if active is None:
-        joined = provenance.concat(parts)
-    else:
-        with active.tags(0):
+    known = None if shared else current_recursion(provenance)
+
+    def made_of(lists: IndexLists) -> Tags | None:
+        active = active_profile()
+        if active is None:
             joined = provenance.concat(parts)
-    made = run(plan, [joined], provenance)
+        else:
+            with active.tags(0):
+                joined = provenance.concat(parts)
+        return run_lists(lists, [joined], provenance)
+
+    lists = lists_of(plan.combinations)
+    if known is None:
+        made = made_of(lists)
+    else:
+        made = known.run(lists, [parts], batch, provenance, made_of)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
 
 

@@ -174,6 +174,24 @@ class Provenance(abc.ABC):
         """`contract` where no combination has operands that refer to the same input."""
         return self.contract(operands, plan)
 
+    # -- rounds of a recursion (optional) ----------------------------------------------------------
+
+    renews = False
+    """Whether tags can be taken over from the last round of a recursion, if those they are made of
+    are the same. A tag must say all: where tags are numbers, equal ones may differ in gradients."""
+
+    def size(self, tags: Tags) -> int:
+        """How many symbols there are, all rows together where they are flattened."""
+        raise AssertionError("only algebras that renew")
+
+    def differing(self, old: Tags, new: Tags) -> np.ndarray | None:
+        """Which of n tags are not the same; None if that can't be told."""
+        raise AssertionError("only algebras that renew")
+
+    def renewed(self, old: Tags, part: Tags, index: Index) -> Tags:
+        """Tags at these places of both, one after the other; `part` was made of the same inputs."""
+        return self.select(self.concat([old, part]), index)
+
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")
 

@@ -317,6 +317,29 @@ def concat(parts: Sequence[Proofs]) -> Proofs:
     )
 
 
+def differing(old: Proofs, new: Proofs) -> np.ndarray | None:
+    """Which symbols don't have the same proofs in the same order; None if that can't be told."""
+    if old.layout.words != new.layout.words or not new.layout.begins_with(old.layout):
+        return None
+    if old.signed != new.signed or old.rows != new.rows or old.n != new.n:
+        return None
+    _, patterns, scores = aligned([old, new])
+    there, now = (part > NO_PROOF for part in scores)
+    same = (there == now) & ((patterns[0] == patterns[1]).all(0) | ~now)
+    return (~same).any(0).any(-1).cpu().numpy()
+
+
+def replaced(tags: Proofs, places: Tensor, by: Proofs) -> Proofs:
+    """Other proofs of the same inputs at some places; spends the given ones."""
+    k, rows = max(tags.k, by.k), max(tags.patterns.shape[-1], by.patterns.shape[-1])
+    patterns, new = (
+        _more_proofs(part.patterns, k, 0).expand(-1, -1, -1, rows) for part in (tags, by)
+    )
+    scores, better = (_more_proofs(part.scores[None], k, NO_PROOF)[0] for part in (tags, by))
+    patterns = patterns.contiguous().index_copy_(2, places, new)
+    return replace(tags, patterns=patterns, scores=scores.index_copy_(1, places, better))
+
+
 def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
     """`yes` in the rows of the mask, otherwise `no`."""
     layout, patterns, scores = aligned([yes, no])

