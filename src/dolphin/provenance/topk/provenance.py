@@ -155,7 +155,7 @@ class TopKProofs(Provenance):
         if len(given) == 1 and given[0].k <= self.k and not torch.compiler.is_compiling():
             several = plan.meeting[1]
             if 2 * len(several) <= plan.groups:
-                return self._merged(*proofs.compatible(given), plan)
+                return self._merged(proofs.compatible(given)[0], plan)
         return self._contract(given, plan, apart=False)
 
     def _merged(self, tags: Proofs, plan: Contraction) -> Proofs:
