@@ -68,7 +68,7 @@ def find_task(name: str) -> type[Task[Any, Any]]:
 
 
 def reference(task: type[Task[Any, Any]]) -> str:
-    """What `find_task` finds this task by.
+    """The name by which `find_task` finds this task.
 
     >>> reference(SumTask)
     'sum'
@@ -80,7 +80,7 @@ def reference(task: type[Task[Any, Any]]) -> str:
 
 def _import_task(place: str) -> type[Task[Any, Any]]:
     module_name, _, class_name = place.partition(":")
-    if "" not in sys.path:  # modules beside where the command was started
+    if "" not in sys.path:  # modules in the current folder
         sys.path.insert(0, "")
     token = importing.set(module_name)
     try:

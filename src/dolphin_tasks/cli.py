@@ -38,7 +38,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status. Mistakes of users are messages, not tracebacks."""
+    """Run one command; returns the exit status. User errors are messages, not tracebacks."""
     _refuse_while_importing()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse_while_importing() -> None:
-    """A module that starts a command when it is imported for its task would start it twice."""
-    if "dolphin_tasks.catalogue" not in sys.modules:  # no task is being looked for
+    """Refuse a module that starts a command when it is imported for its task."""
+    if "dolphin_tasks.catalogue" not in sys.modules:  # no task is being imported
         return
     from dolphin_tasks.catalogue import GUARD, importing
     from dolphin_tasks.training.config import OptionError
@@ -99,7 +99,7 @@ def _run(place: str, arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Send what is still to be printed nowhere: nobody can read it."""
+    """Discard the remaining output: its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

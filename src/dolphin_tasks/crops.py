@@ -1,4 +1,4 @@
-"""Parts of images, cut out at a place of each image's own."""
+"""Parts of images, cut out at a different place of each image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks over MNIST share: rows of digits, the network's reading, and pictures."""
+"""The common part of the tasks over MNIST: rows of digits, reading them, and pictures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DigitConfig(TrainConfig):
     """Shift training images by up to 2 pixels in either direction."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         self.at_least(1, "n")
         if self.validation < 0:
@@ -103,7 +103,7 @@ class DigitRows:
 
 
 def shift(images: Tensor, noise: Tensor, most: int = 2) -> Tensor:
-    """Images (n, h, w), each moved by up to so many pixels; `noise` (n, 2) in [0, 1) says where."""
+    """Images (n, h, w), each moved by up to `most` pixels; `noise` (n, 2) in [0, 1) says where."""
     height, width = images.shape[1:]
     return crop(F.pad(images, (most,) * 4), (noise * (2 * most + 1)).long(), height, width)
 
@@ -111,7 +111,7 @@ def shift(images: Tensor, noise: Tensor, most: int = 2) -> Tensor:
 def digit_data(
     config: DigitConfig, places: int, counts: Sequence[int | None] = (None, None, None)
 ) -> Data[DigitBatch]:
-    """MNIST as rows of so many places; the last training images are held out for validation.
+    """MNIST as rows of this many places; the last training images are held out for validation.
 
     Args:
         counts: rows of each split; None: as many as use each image once.
@@ -138,7 +138,7 @@ def digit_data(
 
 
 def find_digits(data_dir: Path | None, download: bool) -> Mnist:
-    """MNIST; digits drawn here, and a source that says so, where it can't be had at all."""
+    """MNIST; if it is not available, drawn digits, with a source that says so."""
     if data_dir is not None:
         inside = data_dir / "mnist"
         return load_mnist(inside if inside.is_dir() else data_dir)
@@ -173,7 +173,7 @@ def digit_whereabouts() -> str:
 
 
 def digit_distributions(logits: Tensor) -> list[dl.Distribution]:
-    """Logits (B, places, 10) as one distribution over the digits 0...9 a place."""
+    """Logits (B, places, 10) as one distribution over the digits 0...9 per place."""
     return dl.Distribution.each_from_logits(logits, range(10))
 
 
@@ -193,11 +193,11 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
     config: D
 
     def places(self) -> int:
-        """Images a sample."""
+        """Images per sample."""
         return self.config.n
 
     def target(self, digits: Sequence[int]) -> Any:
-        """The label of a sample with these digits: all that training gets to see."""
+        """The label of a sample with these digits: all that training sees."""
         raise NotImplementedError
 
     def targets(self, batch: DigitBatch) -> list[Any]:
@@ -235,7 +235,7 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         return str(answer)
 
     def between(self) -> list[str]:
-        """What stands before each image on a sheet."""
+        """The text before each image on a sheet."""
         return [""] * self.places()
 
     def draw(self, outputs: Outputs, answers: Sequence[Any], batch: DigitBatch, path: Path) -> None:
@@ -268,8 +268,8 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
         images = read_pictures([Path(name) for name in inputs], size=28, box=20, by_mass=True)
         if len(images) != self.places():
             raise DataError(
-                f"this network was trained on {self.places()} digits a sample; the pictures show "
-                f"{len(images)}. Leave a gap between digits, and give as many as it knows."
+                f"this network was trained on {self.places()} digits per sample; the pictures show "
+                f"{len(images)}. Leave a gap between digits, and give as many as in training."
             )
         return DigitBatch(images[None], torch.zeros(1, len(images), dtype=torch.int64))
 
@@ -288,7 +288,7 @@ class FoldTask(DigitTask[D], Generic[D]):
     """A program that folds the digits of a sample into one result."""
 
     sign: ClassVar[str]
-    """What stands between two digits."""
+    """The text between two digits."""
 
     def fold(self, digits: Sequence[dl.Distribution]) -> dl.Distribution:
         """The program."""

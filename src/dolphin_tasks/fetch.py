@@ -103,7 +103,7 @@ def parse_json(text: str) -> Any:
 
 
 def fetch_url(url: str, target: Path, *, timeout: float, progress: Progress) -> None:
-    """Fetch `url` into `target`, going on from `target.part` where an earlier attempt stopped.
+    """Fetch `url` into `target`, continuing from `target.part` where an earlier attempt stopped.
 
     `target` appears only when all bytes have arrived. Raises `DataError` otherwise.
     """
@@ -127,7 +127,7 @@ def fetch_url(url: str, target: Path, *, timeout: float, progress: Progress) -> 
 
 
 def _receive(response: IO[bytes], part: Path, done: int, progress: Progress, name: str) -> None:
-    """Append the body of `response` to `part`, or start `part` anew if the server sends it all."""
+    """Append the body of `response` to `part`, or start `part` over if the server sends it all."""
     resumed = getattr(response, "status", 200) == 206
     done = done if resumed else 0
     length = response.headers.get("Content-Length")  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def _receive(response: IO[bytes], part: Path, done: int, progress: Progress, nam
 
 
 def show_progress(name: str, done: int, total: int | None) -> None:
-    """Show a transfer on standard error: a counting line on a terminal, else one at its end."""
+    """Show a transfer on standard error: a live line on a terminal, otherwise a last line."""
     share = f"{done / total:4.0%} of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{name}: {share}" + ("\n" if done == total else ""))

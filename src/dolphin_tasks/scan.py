@@ -1,4 +1,4 @@
-"""Pictures that a user gives: cut into symbols, and brought into the form a network knows."""
+"""A user's pictures: cut into symbols, and converted to the form that a network expects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_ink(path: Path) -> Tensor:
 
 
 ROWS = 64
-"""Rows of ink that are looked at: scans are made smaller or larger first."""
+"""Rows of ink after scaling: scans are made smaller or larger first."""
 COARSE = 300
 """Blocks along the longer side when the height of the ink is measured."""
 SPECK = 0.05
@@ -177,7 +177,7 @@ def _cut_out(ink: Tensor, mask: Tensor, group: Sequence[_Piece]) -> Tensor:
 
 
 def _threshold(ink: Tensor) -> float:
-    """What tells ink from paper best: the classes are as far apart as can be (Otsu, 1979)."""
+    """The threshold that best separates ink from paper (Otsu, 1979)."""
     counts = torch.histc(ink, 64, 0, 1)
     values = (torch.arange(64) + 0.5) / 64
     below, total = counts.cumsum(0), counts.sum()
@@ -203,7 +203,7 @@ def _scaled(ink: Tensor) -> Tensor:
 
 
 def _coarse(mask: Tensor) -> Tensor:
-    """A mask with one pixel for a block, small enough to look through at once."""
+    """A mask with one pixel per block, small enough to search at once."""
     step = max(1, max(mask.shape) // COARSE)
     return F.max_pool2d(mask[None, None].float(), step, ceil_mode=True)[0, 0] > 0
 

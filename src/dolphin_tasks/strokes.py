@@ -1,4 +1,4 @@
-"""Digits and operators drawn with a shaky hand: the stand-in where no real data is at hand."""
+"""Digits and operators drawn with random strokes: a substitute where there is no real data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def draw_symbols(labels: Tensor, size: int, seed: int, *, thickness: float = 0.0
     from PIL import Image, ImageDraw
 
     rng = np.random.default_rng(seed)
-    fine = 4 * size  # drawn large and made smaller: smooth edges
+    fine = 4 * size  # drawn large and scaled down: smooth edges
     pictures = np.zeros((len(labels), size, size), dtype=np.uint8)
     for place, label in enumerate(labels.tolist()):
         picture = Image.new("L", (fine, fine))

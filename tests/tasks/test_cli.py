@@ -94,7 +94,7 @@ MISTAKES = [
     (["train", "sum", "--device", "toaster"], ["--device toaster"]),
     (["train", "sum", "--resume"], ["--resume needs --out"]),
     (["train", "sum", "--n", "301"], ["no training samples"]),
-    (["train", "add", "--loss", "bce"], ["bce does not go with add"]),
+    (["train", "add", "--loss", "bce"], ["bce can't be used with add"]),
     (["train", "hwf", "--length", "8"], ["--length must be odd"]),
     (["train", "hwf", "--data-dir", "nowhere"], ["symbols.npz"]),
     (["eval", "nowhere"], ["no such run folder"]),

@@ -183,7 +183,7 @@ def test_the_error_names_the_cause(tmp_path):
     with pytest.raises(DataError, match=r"test\.csv, line 2: 'friend' is not one of the relations"):
         data.load(3, tmp_path)
     path.write_text(PUBLIC.format(answer="niece").replace("task_3.2", "none"))
-    with pytest.raises(DataError, match="tells the task"):
+    with pytest.raises(DataError, match="says which task"):
         data.load(3, tmp_path)
     path.write_text(PUBLIC.format(answer="niece").replace("[(0, 1), (1, 2), (2, 3)]", "[(0, 1)]"))
     with pytest.raises(DataError, match="2 relations between 1 pairs"):

@@ -79,6 +79,6 @@ def test_all_processes_of_a_second_run_are_refused(tmp_path):
     done = start(launched(), tmp_path)
     lock.release()
     assert done.returncode != 0
-    assert "another run is at work" in done.stderr
+    assert "another run is using" in done.stderr
     assert "the first process says why" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == []

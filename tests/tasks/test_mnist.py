@@ -87,9 +87,9 @@ def test_parse_idx_restores_shape_and_values():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no idx file"),
-        (b"<html>not found</html>", "is no idx file"),
-        (struct.pack(">BBBBi", 0, 0, 8, 3, 60000), "is no idx file"),
+        (b"", "is not an idx file"),
+        (b"<html>not found</html>", "is not an idx file"),
+        (struct.pack(">BBBBi", 0, 0, 8, 3, 60000), "is not an idx file"),
         (idx(np.arange(10))[:-3], r"labels is truncated: .* promises 10 bytes, it has 7"),
         (idx(np.arange(10)) + b"x", r"labels is too long: .* promises 10 bytes, it has 11"),
     ],

@@ -247,7 +247,7 @@ def test_clips_from_files(tmp_path):
     with pytest.raises(DataError, match="an archive of arrays"):
         annotations.read_clip(tmp_path / "bad.npz")
     (tmp_path / "bad.mp4").write_text("no array")
-    with pytest.raises(DataError, match=r"bad\.mp4 is no \.npy file"):
+    with pytest.raises(DataError, match=r"bad\.mp4 is not a \.npy file"):
         annotations.read_clip(tmp_path / "bad.mp4")
     (tmp_path / "clip" / "005.png").write_text("no picture")
     with pytest.raises(DataError, match=r"005\.png can't be read"):

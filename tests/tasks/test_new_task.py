@@ -54,7 +54,7 @@ def test_into_a_folder_and_never_over_a_file(elsewhere, capsys):
     assert cli.main(["new-task", "lights", "--out", "mine"]) == 0
     before = (elsewhere / "mine" / "lights.py").read_text(encoding="utf-8")
     assert cli.main(["new-task", "lights", "--out", "mine"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (elsewhere / "mine" / "lights.py").read_text(encoding="utf-8") == before
 
 

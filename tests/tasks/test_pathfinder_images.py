@@ -233,7 +233,7 @@ def test_a_balanced_task_keeps_its_discs(monkeypatch, tmp_path):
     assert torch.allclose(*apart, atol=1e-3)
     results = task.more_results(task.network(), found.test)
     assert 0 <= results["distance_accuracy"] <= 1
-    with pytest.raises(OptionError, match="does not go with"):
+    with pytest.raises(OptionError, match="combined with"):
         make_task(balance="distance", curriculum=True).config.check()
 
 

@@ -86,7 +86,7 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path, capsys):
     lock = FolderLock(out)
     assert lock.take()
     message = refused(capsys, "train", "sum", *TINY, "--out", str(out))
-    assert "another run is at work" in message and f"process {os.getpid()}" in message
+    assert "another run is using" in message and f"process {os.getpid()}" in message
     lock.release()
     assert train(out) == 0
     assert not (out / LOCK_NAME).exists()

@@ -1,8 +1,8 @@
 """The program of AddN: addition as it is taught at school, from the right, with a carry.
 
-While training, the label is known. Each column then asks one question only: do the two digits and
-the carry end in the label's digit, and what do they carry on? That is exact and takes two carries
-a column instead of 10ᴺ sums.
+While training, the label is known. Each column then only has to say whether the two digits and the
+carry end in the label's digit, and what they carry. That is exact and takes two carries per column
+instead of 10ᴺ sums.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import dolphin as dl
 
 Number = Sequence[dl.Distribution]
-"""A number: one distribution over digits a place, the most significant first."""
+"""A number: one distribution over digits per place, the most significant first."""
 
 
 def carry_on(x: Number, y: Number, sums: Sequence[int]) -> dl.Distribution:
@@ -34,7 +34,7 @@ def carry_on(x: Number, y: Number, sums: Sequence[int]) -> dl.Distribution:
 
 
 def add(x: Number, y: Number, keep: int = 8) -> dl.Distribution:
-    """The likeliest sums, for prediction: after each column the likeliest few partial sums stay.
+    """The likeliest sums, for prediction: each column keeps the likeliest few partial sums.
 
     >>> two, nine = dl.Distribution.certain(2), dl.Distribution.certain(9)
     >>> add([two, nine], [nine, two]).argmax()

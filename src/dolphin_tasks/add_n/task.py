@@ -21,11 +21,11 @@ class AddConfig(DigitConfig):
     """Digits of each of the two numbers."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.loss != "nll":
             raise OptionError(
-                "--loss bce does not go with add: its program only follows results that end in "
+                "--loss bce can't be used with add: its program only follows results that end in "
                 "the label's digits, so there are no others to push down."
             )
 

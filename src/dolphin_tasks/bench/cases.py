@@ -29,7 +29,7 @@ class Case:
     k: int | None = None
     batch: int = 64
     target: float | None = None
-    """Largest ratio of symbolic to neural time that the project allows itself."""
+    """The target: the largest ratio of symbolic to neural time."""
 
     def algebra(self) -> dl.Provenance:
         options = {} if self.k is None else {"k": self.k}
@@ -81,7 +81,7 @@ def choose(
 ) -> list[Case]:
     """The cases of these programs, all by default, with settings other than their own if given.
 
-    A case that was changed has no target any more.
+    A case with changed settings has no target.
 
     >>> [(case.provenance, case.k) for case in choose(["sum-15"])]
     [('damp', None), ('dtkp-am', 3)]

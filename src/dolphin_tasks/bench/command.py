@@ -1,4 +1,4 @@
-"""`dolphin bench`: how long the symbolic part of a program takes beside its network."""
+"""`dolphin bench`: how long the symbolic part of a program takes compared with its network."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print a table, and write JSON where that is wanted."""
+    """Measure, print a table, and write JSON if requested."""
     options = parser()
     args = options.parse_args(argv)
     try:
@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             short = "" if times >= other.at_least else " !"
             out.write(f"  {other.name}: {times:.2f} times as long ({other.at_least:.2f}{short})\n")
         out.flush()
-        if args.json is not None:  # also if a later program is interrupted
+        if args.json is not None:  # now, in case a later program is interrupted
             args.json.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps([asdict(m) for m in found], indent=2)
             args.json.write_text(text + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """Kinship in stories, from the relation of two people that no sentence names together.
 
-Every story has people and a graph of its own. All stories of a batch are derived together: each is
-a row with its own symbols.
+Every story has its own people and graph. All stories of a batch are derived together: each is a row
+with its own symbols.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Relation = tuple[str, str, str]  # (Ada, mother, Eva): Ada's mother is Eva
 
 @dataclass(frozen=True)
 class Story:
-    """Who is named together, who is asked for, and the answer."""
+    """Who is named together, who is asked about, and the answer."""
 
     pairs: tuple[tuple[str, str], ...]
     relations: tuple[str, ...]

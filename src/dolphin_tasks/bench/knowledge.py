@@ -31,7 +31,7 @@ def facts_of(size: int) -> tuple[Fact, ...]:
 
 @functools.lru_cache(maxsize=4)
 def walks_of(size: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of entities that are two facts apart, one for each fact that can be gone on from."""
+    """Pairs of entities that are two facts apart, one for each fact that another one follows."""
     following = {fact[0]: fact[2] for fact in facts_of(size)}
     return tuple((start, following[by]) for start, _, by in facts_of(size) if by in following)
 
@@ -71,7 +71,7 @@ class TwoHops(Program):
 
 @dataclass(frozen=True)
 class Count(Program):
-    """How many of `n` independent facts hold, such as candidates of an image?"""
+    """How many of `n` independent facts hold, such as candidates of an image."""
 
     n: int
 

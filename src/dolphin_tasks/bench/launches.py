@@ -1,6 +1,6 @@
 """What a step would cost on an accelerator: launched operations, and the time of the host.
 
-There the network takes a tenth of its time on a processor, and what remains of a program are the
+There the network takes a tenth of its time on a CPU, and what remains of a program are the
 operations that torch dispatches and the Python and numpy between them.
 """
 
@@ -20,7 +20,7 @@ STEPS = 3
 
 @dataclass(frozen=True)
 class Launches:
-    """Of one step, forward and backward: dispatched operations, and seconds outside of them."""
+    """One step, forward and backward: dispatched operations, and seconds outside of them."""
 
     kernels: int
     host_s: float
@@ -43,10 +43,10 @@ class _Watch(TorchDispatchMode):
 
 
 def launches(draw: Callable[[], Any], step: Callable[[Any], Any]) -> Launches:
-    """Watch some steps on fresh numbers, after a first one; drawing numbers doesn't count.
+    """Measure some steps on new numbers, after a first one; drawing numbers doesn't count.
 
-    An operation on a processor is its launch and its work. The launch is host time, as it would be
-    on an accelerator; it takes as long as that of an operation that has next to no work.
+    On a CPU an operation is its launch and its work. The launch is host time, as it would be on an
+    accelerator; it takes as long as that of an operation with almost no work.
     """
     launch = _time_of_a_launch()
     step(draw())

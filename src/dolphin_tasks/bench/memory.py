@@ -1,4 +1,4 @@
-"""Peak extra memory of the symbolic part, measured in a process of its own.
+"""Peak extra memory of the symbolic part, measured in a separate process.
 
 A fresh Python process imports everything, draws the numbers of all steps and does some unrelated
 work with torch. What it then holds is the baseline. After a few training steps of the symbolic part
@@ -59,7 +59,7 @@ def held_memory() -> int:
 
 
 def _forget_peak() -> None:
-    """From here on `_peak` counts anew, where the operating system can do that."""
+    """Reset `_peak`, where the operating system can do that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 

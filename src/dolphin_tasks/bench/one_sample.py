@@ -1,4 +1,4 @@
-"""Programs for one sample, with control flow or chance, beside other ways to write them."""
+"""Programs for one sample, with control flow or chance, and other ways to write them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def evaluate_tree(tree: Tree, leaves: Any) -> Any:
 
 
 def tree_value(tree: Tree, scores: Tensor) -> dl.Distribution:
-    """What one tree comes to, from scores of its leaves (leaves, 10)."""
+    """The value of one tree, from scores of its leaves (leaves, 10)."""
     return evaluate_tree(tree, (dl.Distribution.from_logits(s, range(10)) for s in scores))
 
 
 @dataclass(frozen=True)
 class Trees(Program):
-    """Expression trees of 5 to 25 leaves, each of another shape."""
+    """Expression trees of 5 to 25 leaves, all of different shapes."""
 
     def network(self) -> nn.Module:
         return digit_network()
@@ -154,7 +154,7 @@ def change(state: dl.Distribution, matrix: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class HiddenMarkov(Program):
-    """How likely a sequence of sights is, where states change by a matrix that is learnt."""
+    """The likelihood of a sequence of observations; states change by a learnt matrix."""
 
     steps: int
 

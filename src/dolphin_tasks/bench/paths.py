@@ -22,7 +22,7 @@ def directed_edges(side: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class GridPaths(Program):
-    """Is some end connected to another one? Ends and edges of a grid are independent facts."""
+    """Whether some end is connected to another; ends and edges of a grid are independent facts."""
 
     side: int
 
@@ -41,7 +41,7 @@ class GridPaths(Program):
         return fact_scores(truth, inputs, generator), labels
 
     def truth(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Which facts hold: a path a row, and an end at each of its ends, or at one only."""
+        """Which facts hold: one path per row, and an end at each of its ends, or at one only."""
         edges = directed_edges(self.side)
         labels = torch.arange(rows) % 2 == 0
         truth = torch.zeros(rows, self.nodes + len(edges), dtype=torch.bool)
@@ -76,7 +76,7 @@ class GridPaths(Program):
 
 @dataclass(frozen=True)
 class Chain(Program):
-    """Does a chain of `length` links hold from end to end?"""
+    """Whether a chain of `length` links holds from end to end."""
 
     length: int
 

@@ -1,4 +1,4 @@
-"""What the benchmark needs to know of a program, and the numbers that it is run on."""
+"""What the benchmark needs to know about a program, and the numbers that it is run on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Other(NamedTuple):
     name: str
     loss: Callable[[Tensor, Any], Tensor]
     at_least: float
-    """How many times as long as the program it must take for the project to be content."""
+    """The target: at least this many times as long as the program."""
 
 
 class Program(abc.ABC):
     """A network, the program behind it and its loss.
 
-    `draw` stands for the network: what it would say about `rows` samples, and their labels. The
+    `draw` replaces the network: scores that it could give for `rows` samples, and their labels. The
     symbolic part that is timed is `loss`, from the network's scores to a number.
     """
 

@@ -22,7 +22,7 @@ def add_many(digits: list[dl.Distribution]) -> dl.Distribution:
 
 
 class _Digits(Program):
-    """What sums and products have in common: N digits a row."""
+    """The common part of sums and products: N digits per row."""
 
     n: int
 

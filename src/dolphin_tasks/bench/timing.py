@@ -17,7 +17,7 @@ from dolphin_tasks.bench.program import Inputs, Program
 WARM_UP = 3
 MOST_TURNS = 10  # of network and symbolic part
 SHORTEST = 0.1  # seconds of symbolic steps in a turn
-PICTURES_AT_ONCE = 2048  # larger batches go through the network in parts, to fit into memory
+PICTURES_AT_ONCE = 2048  # larger batches go through the network in parts, to fit in memory
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Draws:
         self.generator = torch.Generator().manual_seed(0)
 
     def __call__(self) -> tuple[Tensor, Any]:
-        """Scores as a leaf that wants its gradient, and labels, both on the device."""
+        """Scores as a leaf that requires grad, and labels, both on the device."""
         scores, labels = self.program.draw(self.batch, self.inputs, self.generator)
         labels = labels.to(self.device) if isinstance(labels, Tensor) else labels
         return scores.to(self.device).requires_grad_(), labels
@@ -89,7 +89,7 @@ def time_both(
 def compare(
     program: Program, provenance: dl.Provenance, draws: Draws, turns: int
 ) -> dict[str, float]:
-    """How many times as long other ways to write the program take; they take turns with it."""
+    """How many times as long other ways to write the program take, measured alternately."""
     own = _Symbolic(program.loss, provenance, draws)
     compared = {}
     for other in program.others():

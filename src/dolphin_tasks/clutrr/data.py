@@ -155,7 +155,7 @@ class StoryBatch:
 
     @property
     def answers(self) -> list[str]:
-        """What is right."""
+        """The right answers."""
         return [story.told.answer for story in self.stories]
 
     @classmethod
@@ -268,19 +268,21 @@ def _read_csv(name: str, content: bytes, path: Path) -> Iterator[Told]:
         raise DataError(f"{where}, line {rows.line_num}: {error}") from None
     except (ValueError, KeyError, TypeError, SyntaxError, IndexError, csv.Error) as error:
         raise DataError(
-            f"{where} is truncated or no file of CLUTRR, line {rows.line_num} ({error!r})."
+            f"{where} is truncated or not a file of CLUTRR, line {rows.line_num} ({error!r})."
         ) from None
 
 
 def _read_row(name: str, values: dict[str, str]) -> Told:
     task = re.search(r"(\d+)\.(\d+)", values.get("task_name") or name)
     if None in values.values() or None in values:
-        raise ValueError("a row is not whole")
+        raise ValueError("a row is incomplete")
     missing = [c for c in COLUMNS if c not in values]
     if missing:
         raise DataError(f"there is no column {missing[0]!r}.")
     if task is None:
-        raise DataError("neither the column 'task_name' nor the file's name tells the task (1.2).")
+        raise DataError(
+            "neither the column 'task_name' nor the file's name says which task it is (1.2)."
+        )
     first, second = ast.literal_eval(values["query"])
     genders = dict(entry.split(":") for entry in values["genders"].split(","))
     names = list(genders)

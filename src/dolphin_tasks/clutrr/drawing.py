@@ -32,7 +32,7 @@ class Seen:
 
 
 def draw(seen: Sequence[Seen], path: Path) -> None:
-    """Draw stories one under the other. The folder of `path` is made."""
+    """Draw stories one under the other. The folder of `path` is created."""
     from matplotlib.figure import Figure
 
     texts = [textwrap.wrap(one.story.told.text, LINE) for one in seen]
@@ -111,7 +111,7 @@ def on_the_way(facts: Mapping[Fact, float]) -> list[int]:
 
 
 def _half_width(text: str, size: int = NAME) -> float:
-    """From the middle of a name to just outside of the frame around it, in inches."""
+    """From the middle of a name to just outside the frame around it, in inches."""
     from matplotlib.textpath import TextPath
 
     # bold letters are a little wider

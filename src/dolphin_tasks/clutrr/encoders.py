@@ -56,7 +56,7 @@ def default_encoder() -> str:
 def make_encoder(name: str, tune: bool = False) -> Encoder:
     """The encoder `scratch`, `minilm`, or a pretrained one by its name or path.
 
-    A pretrained one stays as it is unless `tune` is set.
+    A pretrained one is frozen unless `tune` is set.
     """
     if name == "scratch":
         return ScratchEncoder()
@@ -87,7 +87,7 @@ def _installed(package: str) -> bool:
 
 
 def _minilm_folder() -> Path | None:
-    """The weights in the package; it is not imported, as it would need more than them."""
+    """The weights in the package; it is not imported, as that would need other packages."""
     spec = importlib.util.find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -180,7 +180,9 @@ def _load_pretrained(source: str) -> tuple[Any, Any]:
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise OptionError(f"--encoder {source} can't be loaded: {reason}") from None
     if not tokenizer.is_fast:
-        raise OptionError(f"--encoder {source} has no fast tokenizer, which tells where names are.")
+        raise OptionError(
+            f"--encoder {source} has no fast tokenizer, which is needed to locate names."
+        )
     return tokenizer, model
 
 
@@ -211,9 +213,9 @@ def _whose(start: int, end: int, spans: Sequence[Span]) -> int:
 
 
 class FrozenEncoder(Encoder):
-    """An encoder that stays as it is: every passage is encoded once and remembered.
+    """A frozen encoder: every passage is encoded once and remembered.
 
-    It is no part of the weights that are learnt and saved.
+    It is not part of the weights that are learnt and saved.
     """
 
     MOST = 20_000

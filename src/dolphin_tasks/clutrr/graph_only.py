@@ -2,8 +2,8 @@
 
     python -m dolphin_tasks.clutrr.graph_only --train-chains 3
 
-There is nothing to learn here. What is not right then can't be decided by the table: a wife's
-child's grandmother is a mother or a mother-in-law.
+There is nothing to learn here. The remaining errors can't be decided by the table: a wife's child's
+grandmother is a mother or a mother-in-law.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def given_batch(stories: Sequence[Story]) -> StoryBatch:
-    """Stories as if each listed relation had been read in a passage of its own."""
+    """Stories as if each listed relation had been read in a separate passage."""
     rows, pairs, repeats, truths = [], [], [], []
     for row, story in enumerate(stories):
         for fact in dict.fromkeys(story.facts()):
@@ -71,7 +71,7 @@ def count_right(stories: Sequence[Story], answers: Sequence[str]) -> Counts:
 
 
 def doubts(story: Story) -> set[str]:
-    """Every relation that follows from the listed ones, where that is not one."""
+    """Every relation that follows from the listed ones, if there are several."""
     found = derivable(story.facts(), ASKER, ASKED) or {UNKNOWN}
     return found if len(found) > 1 else set()
 

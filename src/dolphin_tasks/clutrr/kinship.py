@@ -57,7 +57,7 @@ _SEEN_FROM_THERE = {
 }
 _KIND_OF = {relation: kind for kind, both in KINDS.items() for relation in both}
 REVERSED_KINDS = tuple(list(KINDS).index(_SEEN_FROM_THERE[kind]) for kind in KINDS)
-"""For each kind, the number of the kind that it is seen from the other side."""
+"""For each kind, the number of its inverse kind."""
 
 
 def read_table(path: Path) -> dict[tuple[str, str], str]:
@@ -72,7 +72,7 @@ COMPOSITIONS: Mapping[tuple[str, str], str] = MappingProxyType(
 
 
 def is_female(relation: str) -> bool:
-    """Is it a relation to a woman?
+    """Whether it is a relation to a woman.
 
     >>> is_female("aunt"), is_female("son")
     (True, False)
@@ -90,7 +90,7 @@ def inverse(relation: str, female: bool) -> str:
 
 
 def connects(first: Fact, second: Fact) -> bool:
-    """Do two facts, the second about the person that the first ends with, make a third?"""
+    """Whether two facts, the second about the person that the first ends with, give a third."""
     return first.whose != second.who and (first.relation, second.relation) in COMPOSITIONS
 
 

@@ -1,10 +1,10 @@
 """Perception: passages to a distribution over relations for each mention of two people.
 
-An encoder turns a passage into one vector a token. Two people look at the passage together: a query
-made of their own tokens attends to all tokens, and what it finds says how they are related.
+An encoder turns a passage into one vector per token. For two people, a query made of their own
+tokens attends to all tokens, and the result says how they are related.
 
-What Ann is to Bob follows from what Bob is to Ann, but for her gender. So the head reads the kind
-of relation (parent, child ...) from both sides, adds the two, and reads a gender beside it.
+What Ann is to Bob follows from what Bob is to Ann, except for her gender. So the head reads the
+kind of relation (parent, child ...) from both sides, adds the two, and reads a gender as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dolphin_tasks.clutrr.encoders import PADDING, Encoded, Encoder
 from dolphin_tasks.clutrr.kinship import KINDS, RELATIONS, REVERSED_KINDS
 
 CLASSES = len(RELATIONS) + 1
-"""The last class says that a passage relates two people in no way."""
+"""The last class says that a passage doesn't relate two people."""
 NOTHING = len(KINDS)
 CHUNK = 32
 """Passages that are encoded together; they are of similar length, so little of it is padding."""
@@ -36,7 +36,7 @@ class RelationReader(nn.Module):
         self.enter = nn.Sequential(nn.LayerNorm(encoder.width), nn.Linear(encoder.width, width))
         self.query = nn.Linear(2 * width, width)
         self.key_value = nn.Linear(width, 2 * width)
-        self.role = nn.Embedding(3, 2 * width)  # a token of nobody's, of the first, of the second
+        self.role = nn.Embedding(3, 2 * width)  # a token of neither, of the first, of the second
         self.leave = nn.Sequential(
             nn.Dropout(0.1),
             nn.Linear(3 * width, width),
@@ -75,7 +75,7 @@ class RelationReader(nn.Module):
         people = encoded.people[where]
         first, second = people == slots[:, :1], people == slots[:, 1:]
         a, b = _mean(tokens[where], first), _mean(tokens[where], second)
-        # Keys and values are made once a passage; a mention adds who is who in it.
+        # Keys and values are computed once per passage; a mention adds who is who in it.
         roles = self.role(first.long() + 2 * second.long())
         keys, values = map(self._split, (self.key_value(tokens)[where] + roles).chunk(2, -1))
         query = self._split(self.query(torch.cat([a, b], 1)))

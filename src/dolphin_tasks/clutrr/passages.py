@@ -42,7 +42,7 @@ def find_names(text: str) -> tuple[str, ...]:
 def cut(story: str) -> list[Passage]:
     """The passages of a story, without those that name fewer than two people.
 
-    Names are replaced by numbers: a passage says the same about whoever it is told of, and stories
+    Names are replaced by numbers: a passage says the same whatever the names are, and stories
     share passages.
 
     >>> cut("[Ann] has a son. He is called [Bob]. It rains. [Eve] is [Ann]'s sister.")
@@ -55,13 +55,13 @@ def cut(story: str) -> list[Passage]:
             texts[-1] += " " + sentence
         else:
             texts.append(sentence)
-    if len(texts) > 1 and len(find_names(texts[-1])) < 2:  # nobody follows: it ends what was told
+    if len(texts) > 1 and len(find_names(texts[-1])) < 2:  # belongs to the one before
         texts[-2:] = [" ".join(texts[-2:])]
     return [_number_people(text) for text in texts if len(find_names(text)) >= 2]
 
 
 def _continues(sentence: str, before: str) -> bool:
-    """Does a sentence need the text before it, or the text before it this sentence?"""
+    """Whether a sentence needs the text before it, or the other way round."""
     first = NAME.search(sentence)
     if first is None or _PRONOUN.search(sentence[: first.start()]):
         return True

@@ -20,8 +20,8 @@ def told_facts(probs: Tensor, batch: StoryBatch) -> dl.Distribution:
     """What passages say: probabilities (mentions, 20) as a distribution over facts.
 
     People are numbers, so all stories share their symbols: a pair that a story doesn't mention has
-    probability 0. Each mention of a pair is an input of its own; two that say the same make it a
-    fact twice proven.
+    probability 0. Each mention of a pair is a separate input; two that say the same are two proofs
+    of one fact.
     """
     pairs = list(itertools.permutations(range(batch.people), 2))
     first, second = batch.pairs.unbind(1)
@@ -44,8 +44,8 @@ def relation_in_one(
 ) -> dl.Distribution:
     """What person 1 is to person 0 in one story: `told_facts` and `relation_asked_for`.
 
-    Of each mention of two people the probabilities (mentions, 20) of the relations. Batched by
-    `dolphin.batched(relation_in_one)`: every story has the facts of its own people only.
+    Takes the probabilities (mentions, 20) of the relations for each mention of two people. Batched
+    by `dolphin.batched(relation_in_one)`: every story has only the facts of its own people.
     """
     told = [
         dl.Distribution(mention, [Fact(a, relation, b) for relation in RELATIONS])
@@ -55,10 +55,10 @@ def relation_in_one(
 
 
 def derive(told: dl.Distribution, links: int | None = None) -> dl.Distribution:
-    """All facts that follow from told ones, by whatever way the table allows.
+    """All facts that follow from told ones, in any way that the table allows.
 
-    Until nothing changes; that needs a provenance which sees that another derivation of a known
-    fact adds nothing. Where probabilities are added up, `links` bounds how many told facts a
+    It derives until nothing changes; that needs a provenance that sees when another derivation of a
+    known fact adds nothing. Where probabilities are added up, `links` bounds how many told facts a
     derivation may use, and each derivation counts once.
     """
     if links is not None:
@@ -67,7 +67,7 @@ def derive(told: dl.Distribution, links: int | None = None) -> dl.Distribution:
 
 
 def _compose(first: dl.Distribution, second: dl.Distribution) -> dl.Distribution:
-    """What facts say together with facts about the person that they end with."""
+    """Facts composed with facts about the person that they end with."""
     return dl.apply_if(
         first, second, compose, connects, on=(lambda fact: fact.who, lambda fact: fact.whose)
     )
@@ -94,7 +94,7 @@ def relation_asked_for(told: dl.Distribution, links: int | None = None) -> dl.Di
 
 
 def likeliest(answers: dl.Distribution) -> list[str]:
-    """The likeliest relation of each row; "unknown" where no way leads to any.
+    """The likeliest relation of each row; "unknown" where none can be derived.
 
     Where two are equally likely the nearer one is chosen, a parent before a parent-in-law.
     """

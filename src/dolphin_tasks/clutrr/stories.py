@@ -1,4 +1,4 @@
-"""Stories as they are told, and a generator for where the official ones are not at hand.
+"""Stories as they are told, and a generator for when the official ones are not available.
 
 Generated stories follow the idea of CLUTRR: a relation is split again and again by the kinship
 table into a chain of relations, and each link is told by a sentence. Test stories use sentences
@@ -120,7 +120,7 @@ def make_story(length: int, sentences: tuple[str, ...], rng: random.Random) -> T
 
 
 def _split(answer: str, length: int, rng: random.Random) -> list[str] | None:
-    """A chain of relations that comes to `answer`, or None on a way that can't be split further."""
+    """A chain of relations that composes to `answer`, or None if it can't be split further."""
     chain = [answer]
     while len(chain) < length:
         place = rng.randrange(len(chain))

@@ -97,7 +97,7 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
     def right(self, answers: Sequence[Any], batch: StoryBatch) -> list[bool]:
         return [answer == truth for answer, truth in zip(answers, batch.answers, strict=True)]
 
-    # -- looking at it -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""HWF: read handwritten formulas, knowing only what they come to."""
+"""HWF: read handwritten formulas, knowing only their values."""

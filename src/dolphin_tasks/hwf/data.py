@@ -5,7 +5,7 @@ without them digits come from MNIST, or are drawn, and operators are drawn. A *s
 training formulas from training ink only; the *shared* split lets both sides use all ink, and is for
 comparison with published figures only.
 
-The official formulas hold the digits 1 to 9 and no 0; so do generated ones, unless 0 is asked for.
+The official formulas have the digits 1 to 9 and no 0; so do generated ones, unless 0 is included.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIZES = {7: (10_000, 2_000), 15: (24_000, 6_000), 19: (32_000, 8_000)}
 OTHER_SIZES = (24_000, 6_000)
 VALIDATION = 1_000
 BENDS = 4
-"""Images are bent by a field of so many by so many random moves."""
+"""Images are bent by a square field of this many random shifts along each side."""
 NOISE = 7 + 2 * BENDS**2
 OPERATORS = {"+": 10, "-": 11, "*": 12, "/": 13}
 

@@ -61,7 +61,7 @@ def better_network() -> nn.Sequential:
 
 
 def read(network: nn.Module, images: Tensor, lengths: Tensor) -> Tensor:
-    """Logits (B, greatest length, 14) of formulas whose images stand one after the other."""
+    """Logits (B, greatest length, 14) of formulas whose images follow one another."""
     device = next(network.parameters()).device
     logits = network(images.to(device, memory_format=torch.channels_last))
     present = torch.arange(int(lengths.max())) < lengths[:, None]

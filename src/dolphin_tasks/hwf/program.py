@@ -14,7 +14,7 @@ import dolphin as dl
 DIGITS = tuple(range(10))
 OPERATORS = ("+", "-", "*", "/")
 SYMBOLS: tuple[Any, ...] = DIGITS + OPERATORS
-"""What the network tells apart, in the order of its outputs."""
+"""The classes of the network, in the order of its outputs."""
 
 Formula = tuple[Any, ...]
 """Numbers and operators in turn, with no * or / left to reduce: (3, "+", 20.0)."""
@@ -30,12 +30,12 @@ CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divi
 
 
 def is_digit(symbol: Any) -> bool:
-    """Is it one of 0...9?"""
+    """Whether it is one of 0...9."""
     return symbol in DIGITS
 
 
 def is_operator(symbol: Any) -> bool:
-    """Is it one of the four operators?"""
+    """Whether it is one of the four operators."""
     return symbol in OPERATORS
 
 
@@ -52,7 +52,7 @@ def append(formula: Formula, symbol: Any) -> Formula:
 
 
 def fits(formula: Formula, symbol: Any) -> bool:
-    """May this symbol come next? Numbers and operators take turns.
+    """Whether this symbol may come next. Numbers and operators alternate.
 
     >>> fits((3, "+"), 4), fits((3, "+"), "-")
     (True, False)
@@ -61,12 +61,12 @@ def fits(formula: Formula, symbol: Any) -> bool:
 
 
 def complete(formula: Formula) -> bool:
-    """Does the formula end with a number?"""
+    """Whether the formula ends with a number."""
     return len(formula) % 2 == 1
 
 
 def evaluate(formula: Formula) -> float:
-    """What a formula comes to: only sums and differences are left, from left to right.
+    """The value of a formula with only sums and differences left, from left to right.
 
     >>> evaluate((3, "+", 20, "-", 1))
     22
@@ -90,7 +90,7 @@ def value(symbols: Sequence[Any]) -> float:
 
 
 def same(a: float, b: float) -> bool:
-    """Are two values the same, within the tolerance? nan is the same as nan.
+    """Whether two values are the same, within the tolerance. nan is the same as nan.
 
     >>> same(0.333, 1 / 3), same(math.nan, math.nan), same(1, math.nan)
     (True, True, False)
@@ -99,13 +99,13 @@ def same(a: float, b: float) -> bool:
 
 
 def readings(logits: Tensor, lowest: int = 0) -> list[dl.Distribution]:
-    """What stands at each place, from logits (B, places, 14): digits and operators in turn.
+    """The symbol at each place, from logits (B, places, 14): digits and operators alternate.
 
     Each place's probabilities are those of the symbols that it can hold, and add up to one: they
     are conditioned on the formula being well-formed. Filtering without conditioning would leave a
-    way out to losses that push wrong results down: all results are unlikely if the network sees
-    digits in operators and operators in digits, and it learns just that instead of reading. For
-    the same reason digits below `lowest`, which no formula holds, are no choice at all.
+    loophole for losses that push wrong results down: all results are unlikely if the network reads
+    digits as operators and operators as digits, and it would learn just that. For the same reason
+    digits below `lowest`, which no formula has, are not among the choices.
 
     >>> import torch
     >>> readings(torch.zeros(1, 3, 14))[1].row(0)[0]
@@ -136,9 +136,9 @@ def calculate_one(symbols: Sequence[dl.Distribution], keep: int = 7) -> dl.Distr
 def calculate(
     symbols: Sequence[dl.Distribution], lengths: Tensor, keep: int = 7
 ) -> dl.Distribution:
-    """The values of formulas of different lengths, from one distribution over symbols a place.
+    """The values of formulas of different lengths, from one distribution over symbols per place.
 
-    Digits stand at even places, operators at odd ones. After each place every row keeps its
+    Digits are at even places, operators at odd ones. After each place every row keeps its
     likeliest few formulas; rows whose formula has ended stay as they are.
     """
     formula = dl.apply(dl.filter(symbols[0], is_digit), lambda s: (s,))

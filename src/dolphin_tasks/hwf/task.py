@@ -25,12 +25,12 @@ from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 @dataclass(frozen=True, kw_only=True)
 class HwfConfig(TrainConfig):
-    """Learn to read handwritten formulas from what they come to."""
+    """Learn to read handwritten formulas from their values."""
 
     length: int = 7
     """Greatest length of a formula, odd."""
     split: Literal["strict", "shared"] = "strict"
-    """Whether test formulas are written with ink of their own, or with ink seen in training."""
+    """Whether test formulas are written with separate ink, or with ink seen in training."""
     digits: Literal["1-9", "0-9"] = "1-9"
     """Digits of the formulas. The official ones hold no 0, so a network that learns from them can't
     read it; with 0-9 formulas are generated."""
@@ -55,7 +55,7 @@ class HwfConfig(TrainConfig):
         return int(self.digits[0])
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.length < 1 or self.length % 2 == 0:
             raise OptionError(f"--length must be odd and positive, got {self.length}.")
@@ -69,10 +69,10 @@ class HwfConfig(TrainConfig):
 
 
 class HwfTask(Task[HwfConfig, data.FormulaBatch]):
-    """Learn to read handwritten formulas from what they come to."""
+    """Learn to read handwritten formulas from their values."""
 
     name = "hwf"
-    summary = "read handwritten formulas, knowing only what they come to"
+    summary = "read handwritten formulas, knowing only their values"
     config_class = HwfConfig
 
     def data(self) -> Data[data.FormulaBatch]:
@@ -146,7 +146,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
         return NAMES
 
     def perceived(self, outputs: Outputs, batch: data.FormulaBatch) -> tuple[Tensor, Tensor]:
-        """Digits are looked for at even places only, operators at odd ones, as the program does."""
+        """Only digits are read at even places, only operators at odd ones, as in the program."""
         return self._classes(outputs).cpu()[_present(batch)], batch.classes
 
     def _classes(self, outputs: Outputs) -> Tensor:
@@ -156,7 +156,7 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
     def more_results(
         self, network: nn.Module, samples: Samples[data.FormulaBatch]
     ) -> dict[str, Any]:
-        """Symbols read right if nothing is known about their places: one of all 14."""
+        """Symbols that are read correctly among all 14, without using their places."""
         right = total = 0
         count = min(len(samples), self.config.test_samples or len(samples))
         for index in torch.arange(count).split(EVALUATION_BATCH):

@@ -20,10 +20,10 @@ class MemberConfig(DigitConfig):
     """Learn to read digits from whether one is among N of them."""
 
     n: int = 3
-    """Digits a sample, at most 9: a digit that is not among them is left."""
+    """Digits per sample, at most 9, so that some digit is not among them."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.n > 9:
             raise OptionError(f"--n must be at most 9, got {self.n}: ten may be all digits.")
@@ -40,7 +40,7 @@ class MemberTask(DigitTask[MemberConfig]):
         return data.member_data(self.config)  # pyright: ignore[reportReturnType]
 
     def targets(self, batch: DigitBatch) -> list[bool]:
-        """Whether the digit that is asked for is there: all that training gets to see."""
+        """Whether the digit that is asked for is there: all that training sees."""
         asked = _asked(batch)
         return (batch.digits == asked[:, None]).any(1).tolist()
 

@@ -2,7 +2,7 @@
 
     mugen/train.json, val.json, test.json    {"data": [{"video": {...}, "annotations": [...]}]}
     mugen/frames/NAME.npy                    (frames, height, width, 3) uint8, or
-    mugen/frames/NAME/*.png                  one picture a frame, in the order of their names
+    mugen/frames/NAME/*.png                  one picture per frame, in the order of their names
 
 NAME is the name of `video_file` or `json_file` of an entry without folder and ending, or its `id`.
 Annotation 0 of an entry is the generated caption, the others are written by people, unless an
@@ -153,7 +153,7 @@ def _name(entry: dict[str, Any], video: dict[str, Any]) -> str:
 
 
 def _actions(names: Any) -> list[int]:
-    """The action of each pair, from one name a pair or a frame."""
+    """The action of each pair, from one name per pair or per frame."""
     if names is None:
         return [UNKNOWN] * PAIRS
     unknown = sorted(set(names) - set(ACTIONS))
@@ -166,7 +166,7 @@ def _actions(names: Any) -> list[int]:
 
 
 def spread(count: int, wanted: int) -> list[int]:
-    """So many places, evenly spread over `count`.
+    """This many places, evenly spread over `count`.
 
     >>> spread(96, 4), spread(4, 4)
     ([0, 24, 48, 72], [0, 1, 2, 3])
@@ -178,7 +178,7 @@ def spread(count: int, wanted: int) -> list[int]:
 
 
 class Recorded:
-    """Footage in files, read when it is looked at."""
+    """Footage in files, read when needed."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
@@ -207,7 +207,7 @@ def _read_array(path: Path) -> np.ndarray:
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}.") from None
     except (ValueError, EOFError):
-        raise DataError(f"{path} is no .npy file with frames, or truncated.") from None
+        raise DataError(f"{path} is not a .npy file with frames, or is truncated.") from None
     if not isinstance(frames, np.ndarray):
         raise DataError(f"{path} is an archive of arrays; give frames as one .npy file.")
     if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8:

@@ -53,7 +53,7 @@ def write_caption(events: Sequence[Event], rng: np.random.Generator) -> str:
     for place, event in enumerate(events):
         wordings = WORDINGS[f"{event.action} {event.manner}".strip()]
         if event.action == "kill" and not _after_jump(events, place):
-            wordings = wordings[:-1]  # "jumps on and kills" would name a jump of its own
+            wordings = wordings[:-1]  # "jumps on and kills" would name a separate jump
         text += "" if place == 0 else str(rng.choice(JOINTS))
         text += str(rng.choice(wordings)).format(event.thing)
     return text
@@ -83,7 +83,7 @@ VERBS = {
 VERB = re.compile(r"\b(?:" + "|".join(f"(?P<{a}>{words})" for a, words in VERBS.items()) + r")\b")
 BREAK = re.compile(r"[,.;!]|\b(?:and|then)\b", re.IGNORECASE)
 SUBJECT = re.compile(r"(?:mugen|it|he|she)?$")
-"""A piece that names nobody or only who acts: "it, then"."""
+"""A piece without an action: "it, then"."""
 CONTINUED = re.compile(
     r"(?:an?|the|another|one|two|three|some|more|up|down|left|right|back|forth|again|to|onto|over"
     r"|on|off|from)\b"

@@ -1,7 +1,7 @@
-"""Samples of Mugen: groups of three clips and their three captions, told apart by their actions.
+"""Samples of Mugen: groups of three clips and their three captions, with different actions.
 
 Clips are generated from seeds, or come from a folder with the annotations of the real data set.
-Captions with the same sequence of actions can't be told apart, so no group holds two of those.
+Captions with the same sequence of actions can't be distinguished, so no group has two of those.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Footage(Protocol):
 
 
 class Drawn:
-    """Footage of stories, drawn when it is first looked at."""
+    """Footage of stories, drawn when first needed."""
 
     def __init__(self, stories: Sequence[Story]) -> None:
         self.stories = stories
@@ -69,7 +69,7 @@ class GroupBatch:
     clips: Tensor  # (B, clips, 32, 3, 64, 64) uint8
     captions: list[list[str]]
     deeds: list[list[Deeds]]
-    actions: Tensor  # (B, clips, 16), -1 where nobody knows
+    actions: Tensor  # (B, clips, 16), -1 where unknown
 
 
 class Groups:

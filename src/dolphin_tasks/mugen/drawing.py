@@ -1,6 +1,6 @@
 """The platform world as pixel art: frames of colour numbers, 64×64, and the colours they stand for.
 
-A clip keeps one byte a pixel and a short list of colours of its own, a third of the memory of RGB.
+A clip keeps one byte per pixel and its own short list of colours, a third of the memory of RGB.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _paint_ground(picture: np.ndarray, left: int) -> None:
     picture[FLOORS[0] :] = number("earth")
     picture[FLOORS[0] : FLOORS[0] + 2] = number("grass")
     picture[FLOORS[0] + 2, columns % 3 == 0] = number("grass")
-    picture[FLOORS[0] + 5, columns % 8 == 2] = number("stone")  # so that one sees it pass by
+    picture[FLOORS[0] + 5, columns % 8 == 2] = number("stone")  # so that motion is visible
     picture[FLOORS[0] + 6, columns % 8 == 6] = number("stone")
 
 

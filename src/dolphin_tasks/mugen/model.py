@@ -1,7 +1,7 @@
-"""The video network: clips (n, 32, 3, 64, 64) to logits (n, 16, 8), one action a frame pair.
+"""The video network: clips (n, 32, 3, 64, 64) to logits (n, 16, 8), one action per frame pair.
 
-The two frames of a pair are looked at together, so that one sees what moves; then each pair looks
-at its neighbours in time: the first frames of a kill look like a jump.
+The two frames of a pair are read together, so that motion is visible; then each pair is combined
+with its neighbours in time: the first frames of a kill look like a jump.
 """
 
 from __future__ import annotations

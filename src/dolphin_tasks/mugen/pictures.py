@@ -39,7 +39,7 @@ class ClipRow:
 
 
 def draw_clips(rows: Sequence[ClipRow], path: Path) -> None:
-    """Draw clips one under the other; the folder of `path` is made."""
+    """Draw clips one under the other; the folder of `path` is created."""
     from matplotlib.figure import Figure
 
     titles = [textwrap.wrap(row.title, 150) for row in rows]

@@ -44,12 +44,12 @@ def collapse(actions: Iterable[str]) -> Deeds:
 
 
 def watch(pairs: Sequence[dl.Distribution], captions: Iterable[Deeds]) -> dl.Distribution:
-    """The sequences that each clip may show, as far as they begin like one of the captions.
+    """The sequences that each clip may show, as far as they are prefixes of captions.
 
     Nothing else can still become equal to a caption, so pruning changes no score. It keeps the
     number of sequences below the number of words in the captions, however many pairs there are.
-    What differs from batch to batch, the beginnings, is a symbol of its own: the functions stay the
-    same, and nothing needs to look inside a closure to know that.
+    What differs from batch to batch, the set of prefixes, is a symbol: the functions stay the same,
+    and no closure has to be inspected to know that.
     """
     beginnings = frozenset(c[:length] for c in captions for length in range(len(c) + 1))
     batch = pairs[0].batch_size
@@ -86,12 +86,12 @@ def watch_one(pairs: Tensor, captions: Iterable[Deeds]) -> dl.Distribution:
 
 
 def read_actions(logits: Tensor) -> list[dl.Distribution]:
-    """One distribution a frame pair, from logits (clips, pairs, actions)."""
+    """One distribution per frame pair, from logits (clips, pairs, actions)."""
     return dl.Distribution.each_from_logits(logits, ACTIONS)
 
 
 def scores(logits: Tensor, captions: Sequence[Deeds]) -> Tensor:
-    """(clips, captions), the log-probability that a clip shows exactly what a caption tells."""
+    """(clips, captions), the log-probability that a clip shows exactly what a caption says."""
     return dl.get_logits(watch(read_actions(logits), captions), symbols=captions)
 
 

@@ -1,12 +1,12 @@
-"""How often retrieval finds what belongs together, with ties told honestly.
+"""How often retrieval finds what belongs together, with ties counted separately.
 
 Scores depend on a caption through its sequence of actions only. Captions with equal sequences tie,
-and no method that looks at the sequence can tell them apart. So there are two figures: `strict`
-counts the very clip (or caption), ties broken at random, and has a ceiling below one; `by_sequence`
-counts any with the same sequence of actions.
+and no method that uses the sequence alone can distinguish them. So there are two figures: `strict`
+counts only the exact clip (or caption), ties broken at random, and has a ceiling below one;
+`by_sequence` counts any with the same sequence of actions.
 
-Most captions of a set tell of other actions, so that it is enough to see *what* is done. Captions
-with the same actions in another order (`reordered`) ask for *when*.
+Most captions of a set name different actions, so it is enough to see *what* is done. Captions with
+the same actions in another order (`reordered`) also need *when*.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RANKS = (1, 5)
 
 
 def recall(scores: Tensor, rank: int) -> float:
-    """How likely the own item (on the diagonal) is among the first `rank`, ties broken at random.
+    """How likely the right item (on the diagonal) is among the first `rank`, ties broken at random.
 
     >>> recall(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), rank=1)
     0.75
@@ -50,14 +50,14 @@ def _chance_among_first(own: Tensor, scores: Tensor, counted: Tensor, rank: int)
 
 
 def same_sequence(deeds: Sequence[Deeds]) -> Tensor:
-    """(n, n), True where two captions tell of the same sequence."""
+    """(n, n), True where two captions have the same sequence."""
     numbers = {sequence: number for number, sequence in enumerate(dict.fromkeys(deeds))}
     kinds = torch.tensor([numbers[sequence] for sequence in deeds])
     return kinds[:, None] == kinds
 
 
 def reordered(deeds: Deeds, most: int, seed: int) -> list[Deeds]:
-    """Other orders of the same actions, in which none follows itself; some of them, if many.
+    """Other orders of the same actions, in which none follows itself; at most `most` of them.
 
     >>> reordered(("walk", "jump", "die", "walk"), most=2, seed=0)[0]
     ('jump', 'walk', 'die', 'walk')
@@ -71,7 +71,7 @@ def reordered(deeds: Deeds, most: int, seed: int) -> list[Deeds]:
 
 
 def retrieval_results(scores: Tensor, deeds: Sequence[Deeds]) -> dict[str, dict[str, float]]:
-    """Recalls over all clips × all captions (n, n), both ways, and what is the most possible."""
+    """Recalls over all clips × all captions (n, n), both ways, and the upper bounds."""
     same = same_sequence(deeds)
     ways = {"tvr": scores.T, "vtr": scores}  # a text looks for its video, and the other way round
     results: dict[str, dict[str, float]] = {}

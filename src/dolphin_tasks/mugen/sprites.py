@@ -1,4 +1,4 @@
-"""Pixel art of the platform world: one letter a pixel, and the colours of letters."""
+"""Pixel art of the platform world: one letter per pixel, and the colours of letters."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ class MugenConfig(TrainConfig):
     mirror: bool = True
     """Mirror half of the clips while training: captions are about actions, not directions."""
     batch: int = 4
-    """Groups of three clips a step, over all processes together."""
+    """Groups of three clips per step, over all processes together."""
     lr: float = 2e-3
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         for name in ("train_size", "validation_size", "test_size"):
             if getattr(self, name) < data.GROUP:
@@ -182,7 +182,7 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
         with dl.using(self.provenance):
             return program.scores(logits, deeds).cpu()
 
-    # -- looking at it -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.GroupBatch, path: Path
@@ -251,7 +251,7 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
     def _alignment_lines(self, outputs: Outputs, batch: data.GroupBatch, caption: int) -> list[str]:
         aligned = program.alignment(outputs[0][0, 0], batch.deeds[0][caption])
         if aligned is None:
-            return [f"  none: {data.PAIRS} frame pairs can't show so many actions"]
+            return [f"  none: {data.PAIRS} frame pairs can't show this many actions"]
         lines, start = [], 0
         named = _named_phrases(batch.captions[0][caption])
         for (action, phrase), stop in zip(named, _ends([a for a, _ in aligned]), strict=True):
@@ -300,7 +300,7 @@ def _named_phrases(caption: str) -> list[tuple[str, str]]:
 
 
 def _generated(name: str) -> tuple[Tensor, str, Tensor]:
-    """Frames, caption and actions of `generated:SEED`, in a world of its own."""
+    """Frames, caption and actions of `generated:SEED`, in a separate world."""
     seed = name.removeprefix(GENERATED)
     if not seed.isdecimal():
         raise DataError(f"{name}: the seed must be a number, as in {GENERATED}7.")

@@ -62,7 +62,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class Story:
-    """All there is to draw and to tell of one clip."""
+    """Everything to draw and to tell about one clip."""
 
     events: tuple[Event, ...]
     caption: str
@@ -85,7 +85,7 @@ def tell(*seed: int) -> Story:
     (True, False)
     """
     rng = np.random.default_rng(seed)
-    while True:  # until nothing is walked through before its time
+    while True:  # until no coin or monster is met too early
         life = _Life(rng)
         for action, pairs in plan(rng):
             life.live(action, pairs)
@@ -119,13 +119,13 @@ class _Meeting:
     x: float
     floor: float
     begun: int
-    """The frame in which the action begins that is about it."""
+    """The frame in which the action that involves it begins."""
     met: int
     """The frame in which the two touch."""
     after: tuple[str, ...]
     """What it looks like from the meeting on; nothing when that has passed."""
     speed: float = 0.0
-    """How fast it comes nearer before they meet, in pixels a frame."""
+    """How fast it comes nearer before they meet, in pixels per frame."""
     hover: int = 0
 
     def thing(self) -> Thing:
@@ -261,7 +261,7 @@ class _Life:
     # -- the world around --------------------------------------------------------------------------
 
     def consistent(self) -> bool:
-        """Does Mugen meet coins and monsters only when the story says so?"""
+        """Whether Mugen meets coins and monsters only when the story says so."""
         return not any(self._touches(m.thing(), before=m.begun) for m in self.meetings)
 
     def _touches(self, thing: Thing, before: int = FRAMES) -> bool:
@@ -306,7 +306,7 @@ class _Life:
         return Thing("mugen", tuple(self.xs), tuple(self.ys), tuple(self.looks), facing)
 
     def _idlers(self, platforms: list[Platform]) -> list[Thing]:
-        """Coins, gems and monsters that nobody meets."""
+        """Coins, gems and monsters that Mugen doesn't meet."""
         found: list[Thing] = []
         places = [Platform(-60, 60, 0), Platform(-60, 60, 0), *platforms]
         for _ in range(int(self.rng.integers(2, 6))):
@@ -320,7 +320,7 @@ class _Life:
         return found
 
     def _near(self, thing: Thing) -> bool:
-        """Is it so near to Mugen, at any time, that one could think that they meet?"""
+        """Whether it is ever so near to Mugen that they seem to meet."""
         return any(
             abs(x - thing.x[0]) < 13.0 and abs(y - thing.y[0]) < 13.0
             for x, y in zip(self.xs, self.ys, strict=True)

@@ -24,7 +24,7 @@ Listed = list[tuple[Path, bool]]
 
 
 class PictureSamples:
-    """Images that were read from files; what is on them is not known, only their answer."""
+    """Images that were read from files; only their answers are known, not what is on them."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels  # (n, size, size) uint8, (n,) bool
@@ -33,7 +33,7 @@ class PictureSamples:
         return len(self.labels)
 
     def reads(self, index: Tensor) -> int:
-        """One image a sample."""
+        """One image per sample."""
         return len(index)
 
     def batch(self, index: Tensor, noise: Noise | None = None) -> PathBatch:
@@ -48,7 +48,7 @@ class PictureSamples:
 
 
 def find_arena(size: int, dashes: int, data_dir: Path | None) -> Path | None:
-    """The folder of the subset with so many dashes, if there is one.
+    """The folder of the subset with this many dashes, if there is one.
 
     `data_dir` may also be the folder that the generator wrote, with `imgs` and `metadata` in it.
     """
@@ -125,7 +125,7 @@ def read_picture(path: Path, size: int) -> Tensor:
 
 
 def split_arena(folder: Path, size: int, counts: tuple[int, int, int]) -> list[PictureSamples]:
-    """Training, validation and test samples, at most so many of each; a tenth each for the last."""
+    """At most this many training, validation and test samples; a tenth each for the last two."""
     listed = list_arena(folder)
     order = torch.randperm(len(listed), generator=torch.Generator().manual_seed(0)).tolist()
     tenth = len(listed) // 10

@@ -2,7 +2,7 @@
 
 Images in the layout of the Long Range Arena are read where there are any. Otherwise they are
 planned here, by as many processes as there are cores, and the plans are kept in the cache; pixels
-are drawn when a batch is asked for, so a hundred thousand images take 30 MB whatever their size.
+are drawn when a batch is needed, so a hundred thousand images take 30 MB whatever their size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dolphin_tasks.pathfinder.render import draw, tips
 from dolphin_tasks.training.noise import Noise
 
 SHARD = 1_000
-"""Plans a file."""
+"""Plans per file."""
 FEWEST_DASHES = 2
 """Shortest contour of a curriculum."""
 VERSION = 2
@@ -67,11 +67,11 @@ class Plans:
 
 
 class DrawnSamples:
-    """Images that are drawn when they are asked for.
+    """Images that are drawn when a batch is needed.
 
-    While training, each plan is used in many ways: mirrored and turned, its coin tossed anew (which
-    ends the discs sit on), unless coins are `fixed`. With a curriculum half of the contours are cut
-    short and lose some distractors, so that there is always something easy to learn from.
+    While training, each plan is used in many ways: mirrored and turned, with another coin toss
+    (which ends the discs sit on), unless coins are `fixed`. With a curriculum half of the contours
+    are shortened and lose some distractors, so that there are always easy samples to learn from.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class DrawnSamples:
         return len(self.plans)
 
     def reads(self, index: Tensor) -> int:
-        """One image a sample."""
+        """One image per sample."""
         return len(index)
 
     def batch(self, index: Tensor, noise: Noise | None = None) -> PathBatch:
@@ -100,7 +100,7 @@ class DrawnSamples:
 
 
 def draw_plans(design: Design, plans: Plans, lengths: Tensor) -> PathBatch:
-    """The images of plans whose contours have so many dashes."""
+    """The images of plans whose contours have this many dashes."""
     row = torch.arange(len(plans))
     order = torch.stack([plans.first, 1 - plans.first], dim=1)
     contours = plans.contours[row[:, None], order]
@@ -175,8 +175,8 @@ def load_plans(
 ) -> Plans:
     """The first `count` plans of a seed: from the cache, or made and cached in pieces.
 
-    A run that is interrupted goes on with the piece that it was at. Nothing is made that is not
-    asked for.
+    A run that is interrupted continues with the piece that it was at. No more plans are made than
+    needed.
     """
     root = cache_dir("pathfinder") if folder is None else folder
     place = root / f"{design.key}-seed{seed}-v{VERSION}"
@@ -222,7 +222,7 @@ def _make_all(orders: list[Order], workers: int) -> Iterator[Shard]:
 
 
 def make_shard(order: Order) -> Shard:
-    """One piece of the plans, from its file or made anew."""
+    """One piece of the plans, from its file or newly made."""
     found = _cached(order)
     if found is not None:
         return found
@@ -254,7 +254,7 @@ def _cached(order: Order) -> Shard | None:
 
 
 def _report(parts: Iterator[Shard], count: int, what: str) -> list[Shard]:
-    """Collect the pieces, and count on standard error where a person is watching."""
+    """Collect the pieces, and count on standard error if that is a terminal."""
     found: list[Shard] = []
     done = 0
     show: Callable[[str], object] = sys.stderr.write if sys.stderr.isatty() else lambda text: None

@@ -1,8 +1,8 @@
 """What the distance between the two discs alone says, and images in which it says nothing.
 
 Joined discs are about as far apart as a contour is long; discs on two contours are closer or
-further apart. Whoever knows the distance answers many images without looking at a contour, so a
-result is worth what it is above that. In a balanced set both labels have the same distances.
+further apart. The distance alone answers many images without looking at a contour, so a result
+counts only as far as it is better than that. In a balanced set both labels have the same distances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dolphin_tasks.pathfinder.render import tips
 
 BINS = 40
 POOL = 1.5
-"""Plans made for each balanced sample that is asked for: four pairs of discs each, many unused."""
+"""Plans generated per balanced sample: each has four pairs of discs, many of them unused."""
 
 
 def distances(plans: Plans, design: Design) -> Tensor:
@@ -29,7 +29,7 @@ def distances(plans: Plans, design: Design) -> Tensor:
 
 
 def accuracy(train: Plans, test: Plans, design: Design) -> float:
-    """Right answers in `test` of who knows the distance only, and the answers in `train`.
+    """The accuracy on `test` of a guess from the distance alone, learnt from `train`.
 
     Distances are put into bins that are equally full; each bin gets the answer of its majority.
     """

@@ -29,14 +29,14 @@ class Belief:
 
     @property
     def answer(self) -> bool:
-        """Whether it takes the discs for joined."""
+        """Whether the discs are believed to be joined."""
         return self.chance > 0.5
 
 
 def draw_sheet(
     images: Tensor, beliefs: Sequence[Belief], labels: Sequence[bool], path: Path
 ) -> None:
-    """Draw images (n, size, size) with their paths; titles tell what was answered."""
+    """Draw images (n, size, size) with their paths; titles show the answers."""
     from matplotlib.figure import Figure
 
     columns = min(6, len(images))
@@ -79,7 +79,7 @@ def _word(joined: bool) -> str:
 
 
 def _overlay(axes: Any, image: Tensor, belief: Belief) -> None:
-    """The image, and the likeliest path: dotted where it isn't believed."""
+    """The image, and the likeliest path: dotted where it is not believed."""
     size = image.shape[0]
     axes.imshow(image.numpy(), cmap="gray", vmin=0, vmax=1)
     style = "-" if belief.answer else ":"

@@ -2,9 +2,9 @@
 
 Contours are grown dash by dash. A pivot lies a margin past the last head; the next dash starts a
 margin past the pivot, in a direction that turns little: dashes of a contour are two margins apart.
-Around each dash a margin is taken, and what is taken by two contours doesn't overlap. What is made
-here is geometry, a few hundred bytes per image; `render.py` turns it into pixels. Image `i` of a
-seed is the same whoever makes it, and with whatever others.
+Around each dash a margin is reserved, and those of two contours don't overlap. The result is
+geometry, a few hundred bytes per image; `render.py` turns it into pixels. Image `i` of a
+seed is always the same, whichever process makes it and whatever other images there are.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _Board:
         return True
 
     def _free_place(self) -> int | None:
-        """A pixel that nothing takes, chosen evenly."""
+        """A free pixel, chosen uniformly."""
         free = np.flatnonzero(self.taken == 0)
         return int(free[self.rng.integers(len(free))]) if len(free) else None
 

@@ -1,8 +1,8 @@
 """Where to look: a window around the two brightest spots of an image.
 
-Contours are short beside a large image. If one joins the discs, all of it lies within half its
-length of the middle between them; what lies outside can't matter. So images of any size are read
-through a window of the same width, and cost the same.
+Contours are short compared with a large image. If one joins the discs, all of it lies within half
+its length of the midpoint between them; what lies outside can't matter. So images of any size are
+read through a window of the same width, and cost the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dolphin_tasks.pathfinder.generator import Design
 
 
 def longest_contour(design: Design) -> float:
-    """Pixels along a contour from disc to disc, gaps of two margins included."""
+    """Pixels along a contour from disc to disc, including gaps of two margins."""
     rounding = 1.0  # heads and pivots lie on whole pixels, up to a pixel late on a diagonal
     gaps = 2 * max(design.margins) * (design.dashes - 1)
     return design.dashes * (design.length + rounding) + gaps

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from dolphin_tasks.pathfinder.glimpse import brightest_spots, look, window_corners
 
 UNSURE = (-6.0, 3.0)
-"""Scores of a first guess: what starts surer than that takes long to unlearn."""
+"""Scores of a first guess: more confident ones would take long to unlearn."""
 
 
 class GlobalNetwork(nn.Module):
-    """The paper's: every fact is decided by all that the image shows.
+    """The paper's network: every fact is predicted from the whole image.
 
     >>> network = GlobalNetwork(32, ends=36, edges=120)
     >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 32, 32))]
@@ -32,11 +32,11 @@ class GlobalNetwork(nn.Module):
 
 
 class Glimpse(nn.Module):
-    """A window of an image, and what anyone would guess at first about the blocks of its grid.
+    """A window of an image, and a first guess about the blocks of its grid.
 
-    The two brightest spots are discs, contours leave ink in blocks. Where the guesses draw their
-    lines is learnt like everything else. Gives the windows (B, 1, window, window), and scores of
-    ends and of ink (B, 1, side, side).
+    The two brightest spots are discs, contours leave ink in blocks. The thresholds of the guesses
+    are learnt like everything else. Returns the windows (B, 1, window, window), and scores of ends
+    and of ink (B, 1, side, side).
     """
 
     def __init__(self, window: int, side: int, radius: float) -> None:
@@ -61,7 +61,7 @@ class Glimpse(nn.Module):
         scores = torch.where(inside, scores, UNSURE[0])
         places = (blocks[..., 0] * self.side + blocks[..., 1]).clamp(0, self.side**2 - 1)
         ends = scores.new_full((len(spots), self.side**2), UNSURE[0])
-        # the second spot goes first: where both are in one block, the brighter one has its say
+        # the second spot comes first: where both are in one block, the brighter one overwrites it
         for which in (1, 0):
             ends = ends.scatter(1, places[:, which, None], scores[:, which, None])
         return ends.view(-1, 1, self.side, self.side)
@@ -75,7 +75,7 @@ class LocalNetwork(nn.Module):
     """Facts read off local features: an end in its block, an edge in the two blocks it joins.
 
     It starts from a first guess, which the features correct. Scores of ends, and of undirected
-    edges in the order of `program.grid_edges`, of the blocks of the window that it looks at.
+    edges in the order of `program.grid_edges`, for the blocks of its window.
 
     >>> network = LocalNetwork(64, 8, radius=3.0, stride=2)
     >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 128, 128))]
@@ -95,7 +95,7 @@ class LocalNetwork(nn.Module):
         """Scores of all ends and of all edges."""
         seen, ends, ink = self.glimpse(images)
         found = self.features(seen)
-        # squares of four blocks, one from each block on: the last ones hang over the border
+        # squares of four blocks, one starting at each block: the last ones cross the border
         right, down, falling, rising = self.edges(F.pad(found, (0, 1, 0, 1))).split(1, dim=1)
         edges = (
             right[..., :-1] + torch.minimum(ink[..., :-1], ink[..., 1:]),
@@ -129,7 +129,7 @@ class PlainNetwork(nn.Module):
 
 
 def paper_features(size: int) -> nn.Sequential:
-    """256 features of an image; convolutions are padded, contours run along the border, too."""
+    """256 features of an image; convolutions are padded, as contours run along the border, too."""
     pool = max(2, size // 32)
     left = size // pool // pool
     return nn.Sequential(
@@ -147,7 +147,7 @@ def paper_features(size: int) -> nn.Sequential:
 def local_features(side: int, stride: int, width: int) -> nn.Sequential:
     """Features (B, width, side, side): each block of the grid, and what lies around it.
 
-    With a stride of half a dash, a pixel of the first layer is worth the same at any size.
+    With a stride of half a dash, a pixel of the first layer means the same at any size.
     """
     return nn.Sequential(
         *_layer(1, width // 2, 2 * stride + 3, stride),
@@ -160,7 +160,7 @@ def local_features(side: int, stride: int, width: int) -> nn.Sequential:
 
 
 class Residual(nn.Module):
-    """A layer that adds to its input: it can look further without losing what is near."""
+    """A residual layer: it widens the receptive field without losing what is near."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ def _layer(inside: int, outside: int, size: int, stride: int) -> list[nn.Module]
 
 
 def _head(inside: int, blocks: int, outside: int) -> nn.Sequential:
-    """A correction of the first guess from a square of blocks; little to begin with."""
+    """A correction of the first guess from a square of blocks; small at first."""
     last = nn.Conv2d(64, outside, 1)
     nn.init.normal_(last.weight, std=0.01)
     nn.init.zeros_(last.bias)  # pyright: ignore[reportArgumentType]

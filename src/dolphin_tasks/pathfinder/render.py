@@ -1,7 +1,7 @@
 """Turns plans of PathFinder images into pixels, a batch at a time.
 
-Dashes start on whole pixels and point to whole degrees, so every dash is one of 360 stamps. What
-lies on top of each other is joined by its maximum.
+Dashes start on whole pixels and point to whole degrees, so every dash is one of 360 stamps. Where
+shapes overlap, the brighter pixel wins.
 """
 
 from __future__ import annotations

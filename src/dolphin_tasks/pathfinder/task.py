@@ -33,12 +33,12 @@ from dolphin_tasks.training.noise import seed_of
 from dolphin_tasks.training.task import Data, Outputs, Samples, Task
 
 TRAIN, VALIDATION, TEST = 100_000, 2_000, 10_000
-"""Images of each split, where no other number is asked for."""
+"""Images of each split, by default."""
 PAPER_SIDE = 6
 SURE = 1e-6
-"""No connection is taken for more certain than this."""
+"""Probabilities of a connection are clamped to this."""
 BETTER_SIDE = 16
-"""Blocks along a side: finer grids keep more contours apart, and cost more."""
+"""Blocks along a side: finer grids separate more contours, and cost more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class PathfinderConfig(TrainConfig):
     features and answer themselves, without a program: plain sees the window and the first guess,
     too, plain-whole the whole image."""
     grid: int | None = None
-    """Blocks along a side (default: 6 for the paper's network, else 16)."""
+    """Blocks along a side (default: 6 for the paper's network, otherwise 16)."""
     balance: Literal["none", "distance"] = "none"
     """distance: discs are as far apart in images with one label as in those with the other, so that
-    their distance tells nothing."""
+    their distance says nothing."""
     curriculum: bool = False
-    """Shorten half of the training contours, and thin out what is around them."""
+    """Shorten half of the training contours, and remove some distractors."""
     data_seed: int = 0
     """Fixes the images; runs with another --seed see the same ones."""
     provenance: str = "viterbi"
@@ -75,7 +75,7 @@ class PathfinderConfig(TrainConfig):
 
     @property
     def window(self) -> int:
-        """Pixels along a side of what the network looks at."""
+        """Pixels along a side of the network's window."""
         if self.network in ("better", "plain"):
             return glimpse.window_width(self.design(), self.side)
         return self.size
@@ -85,7 +85,7 @@ class PathfinderConfig(TrainConfig):
         return generator.design(self.size, self.dashes)
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         try:
             self.design()
@@ -96,7 +96,9 @@ class PathfinderConfig(TrainConfig):
         if self.data_seed < 0:
             raise OptionError(f"--data-seed must not be negative, got {self.data_seed}.")
         if self.curriculum and self.balance != "none":
-            raise OptionError("--curriculum moves discs: it does not go with --balance distance.")
+            raise OptionError(
+                "--curriculum moves discs: it can't be combined with --balance distance."
+            )
         if self.loss != "bce":
             raise OptionError("--loss nll needs results that exclude each other; use bce.")
 
@@ -234,14 +236,14 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
     def right(self, answers: Sequence[Any], batch: data.PathBatch) -> list[bool]:
         return [a == b for a, b in zip(answers, batch.labels.tolist(), strict=True)]
 
-    # -- looking at it -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     @property
     def classes(self) -> Sequence[str]:
         return ("nothing", "disc")
 
     def perceived(self, outputs: Outputs, batch: data.PathBatch) -> tuple[Tensor, Tensor]:
-        """Blocks with a disc, or that are taken for one; nothing where it isn't known."""
+        """Blocks with a disc, or that are read as one; empty where it isn't known."""
         if self.plain or batch.discs is None:
             nothing = torch.zeros(0, dtype=torch.int64)
             return nothing, nothing
@@ -323,13 +325,13 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
 
 
 def longest_path(config: PathfinderConfig) -> int:
-    """Steps that are enough for a contour of this design on this grid."""
+    """The number of steps that any contour of this design needs on this grid."""
     blocks = glimpse.longest_contour(config.design()) * config.side / config.window
     return min(config.side**2, math.ceil(math.sqrt(2) * blocks) + 2)
 
 
 def along(edges: Sequence[drawing.Edge], start: drawing.Place) -> list[drawing.Edge]:
-    """The edges of a path one after the other, each the way that it is gone from the start.
+    """The edges of a path in order, each directed away from the start.
 
     >>> along([((0, 1), (0, 2), 0.5), ((0, 1), (0, 0), 0.9)], (0, 0))
     [((0, 0), (0, 1), 0.9), ((0, 1), (0, 2), 0.5)]

@@ -1,8 +1,8 @@
 """What a perfect network would say: the facts of a grid over an image whose plan is known.
 
 Blocks are coarser than contours. Where both contours run through one block, it belongs to the one
-with the first disc; the block of a second disc on another contour stays out of its way. So facts
-can be read off the picture, and tell the right answer on any grid.
+with the first disc; the block of a second disc on another contour is avoided. So facts can be read
+off the picture, and give the right answer on any grid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Block = tuple[int, int]
 
 
 def true_ends(batch: PathBatch, side: int) -> Tensor:
-    """Which blocks (B, side²) have a disc; discs outside of the image count for none."""
+    """Which blocks (B, side²) have a disc; discs outside the image don't count."""
     assert batch.discs is not None
     ends = torch.zeros(len(batch.labels), side * side, dtype=torch.bool)
     for row, discs in enumerate(batch.discs.tolist()):
@@ -57,7 +57,7 @@ def true_facts(
 
 
 def _moves(walk: list[int], avoid: set[int]) -> set[tuple[int, int]]:
-    """The steps of a walk, in both directions, that keep clear of some blocks."""
+    """The steps of a walk, in both directions, that avoid some blocks."""
     steps = [step for step in itertools.pairwise(walk) if not avoid.intersection(step)]
     return {*steps, *((b, a) for a, b in steps)}
 
@@ -93,7 +93,7 @@ def _number(block: Block, side: int) -> int:
 
 
 def _visit(blocks: list[Block], block: Block, diagonal: bool) -> None:
-    """Go on to a block, around the corner where there are no diagonal edges."""
+    """Continue to a block, around the corner where there are no diagonal edges."""
     if blocks and blocks[-1] == block:
         return
     if blocks and not diagonal and blocks[-1][0] != block[0] and blocks[-1][1] != block[1]:

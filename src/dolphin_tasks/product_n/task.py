@@ -13,7 +13,7 @@ class ProductConfig(DigitConfig):
     """Learn to read digits from products of N of them."""
 
     n: int = 4
-    """Digits a sample."""
+    """Digits per sample."""
 
 
 class ProductTask(FoldTask[ProductConfig]):

@@ -22,10 +22,10 @@ class ShortcutConfig(DigitConfig):
     """Learn to read digits from sums that leave several readings open."""
 
     n: int = 2
-    """Digits a sample: two."""
+    """Digits per sample: two."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.n != 2:
             raise OptionError(f"--n must be 2, got {self.n}: samples are pairs.")

@@ -14,7 +14,7 @@ LAMPS = 5
 
 @dataclass(frozen=True)
 class Options(TrainConfig):
-    """The options of every task, and those of this one: defaults of their own, or new ones."""
+    """The options of every task, with this task's own defaults and additional options."""
 
     lr: float = 1e-2
     """Step size."""
@@ -53,7 +53,7 @@ class Lamps(Task[Options, Batch]):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What the network tells apart."""
+        """The classes of the network."""
         return ("off", "on")
 
     def perceived(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:

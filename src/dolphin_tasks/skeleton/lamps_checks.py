@@ -1,4 +1,4 @@
-"""What every task should be held to: perfect perception, and a gradient for all of it."""
+"""What every task should pass: perfect perception, and a gradient for all of it."""
 
 import torch
 

@@ -18,7 +18,7 @@ Candidates = str
 
 
 class Rules(NamedTuple):
-    """What a side of 4, 9, ... cells means."""
+    """The rules of boards with sides of 4, 9, ... cells."""
 
     side: int
     units: tuple[tuple[int, ...], ...]
@@ -102,7 +102,7 @@ def allows(candidates: Candidates, cell: int, digit: int) -> bool:
 
 
 def _exclude(masks: list[int], changed: list[int], known: Rules) -> bool:
-    """Take certain digits away from their peers until there are no new ones; False: nothing left.
+    """Remove certain digits from their peers until there are no new ones; False: a contradiction.
 
     Every cell that lost a digit ends up in `changed`.
     """
@@ -213,7 +213,7 @@ def random_board(side: int, rng: random.Random) -> Board:
 
 
 def random_puzzle(board: Board, givens: int, rng: random.Random) -> Board | None:
-    """`board` with so many digits left, and no other solution; None if this try got stuck.
+    """`board` with this many digits left, and no other solution; None if this attempt got stuck.
 
     >>> rng = random.Random(0)
     >>> board = random_board(9, rng)

@@ -38,7 +38,7 @@ class Sudoku9Config(BoardConfig):
     """Boards followed while solving; four times as many, up to 512, where none has a solution."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         self.at_least(1, "boards", "validation_boards", "test_boards", "beam")
         if self.loss != "nll":
@@ -93,7 +93,7 @@ class Sudoku9Task(BoardTask[Sudoku9Config]):
 
     @torch.no_grad()
     def more_results(self, network: nn.Module, samples: Samples[Any]) -> dict[str, Any]:
-        """How many puzzles could be solved without any doubt about their digits."""
+        """How many puzzles could be solved if all digits were certain."""
         batch, outputs = self.read_all(network, samples)
         whole = self.right(self.guesses(outputs, batch), batch)
         return {"boards_read_without_mistake": sum(whole) / len(whole)}
@@ -102,7 +102,7 @@ class Sudoku9Task(BoardTask[Sudoku9Config]):
 def completed(log_probs: Tensor, batch: data.BoardBatch) -> Tensor:
     """The log-probability of reading digits that complete the label to a valid board, (B,).
 
-    Cells whose digit follows from the label are read in one go; the program goes through the
+    Cells whose digit follows from the label are read at once; the program goes through the
     others.
     """
     known = [_label(tuple(row)) for row in batch.digits.where(~batch.given, 0).tolist()]
@@ -116,7 +116,7 @@ def completed(log_probs: Tensor, batch: data.BoardBatch) -> Tensor:
     return settled + dl.exists(boards).log_probs([True])[:, 0]
 
 
-@functools.lru_cache(maxsize=20_000)  # every epoch asks again
+@functools.lru_cache(maxsize=20_000)  # every epoch needs them again
 def _label(puzzle: Board) -> Candidates:
     """What is possible on a board with these digits, which are those of a valid one."""
     found = candidates_of(puzzle)

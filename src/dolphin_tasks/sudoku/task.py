@@ -20,7 +20,7 @@ class BoardConfig(TrainConfig):
     """Options of the tasks over boards."""
 
     batch: int = 32
-    """Boards a step."""
+    """Boards per step."""
     boards: int = 2000
     """Training boards."""
     validation_boards: int = 400

@@ -29,7 +29,7 @@ class SudokuConfig(BoardConfig):
     """Training boards, half of them spoilt."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         self.at_least(2, "boards", "validation_boards", "test_boards")
 
@@ -57,7 +57,7 @@ class SudokuTask(BoardTask[SudokuConfig]):
         return "1234"
 
     def perceived(self, outputs: Outputs, batch: data.BoardBatch) -> tuple[Tensor, Tensor]:
-        """Digits up to their names: labels can't tell which of the four is called 1."""
+        """Digits up to renaming: labels don't say which of the four is called 1."""
         read, true = outputs[0].argmax(2).cpu().flatten(), batch.digits.flatten() - 1
         return naming(read, true)[read], true
 
@@ -138,7 +138,7 @@ def naming(read: Tensor, true: Tensor) -> Tensor:
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float:
-    """How often a positive has a greater score than a negative; ties count half.
+    """How often a positive has a higher score than a negative; ties count half.
 
     >>> auroc(torch.tensor([0.9, 0.4, 0.4]), torch.tensor([True, True, False]))
     0.75

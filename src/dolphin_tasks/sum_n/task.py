@@ -14,14 +14,14 @@ class SumConfig(DigitConfig):
     """Learn to read digits from sums of N of them."""
 
     n: int = 5
-    """Digits a sample."""
+    """Digits per sample."""
     sums: int | None = None
-    """Make so many training sums, using images again and again, and a sixth as many to validate and
-    to test, of their own images. Published sums of 16 to 1,024 digits have 6,000. Default: as many
-    as use each image once."""
+    """Make this many training sums, reusing images, and a sixth as many to validate and to test, of
+    separate images. Published sums of 16 to 1,024 digits have 6,000. Default: as many as use each
+    image once."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.sums is not None:
             self.at_least(6, "sums")

@@ -26,7 +26,7 @@ def draw_maps(
         pictures: (B, 3, height, width) in [0, 1].
         costs: (B, side, side), what the network says entering each cell costs.
         paths: (B, side, side), the cells of the path.
-        right: which paths are cheapest ones: green, else red.
+        right: which paths are cheapest ones: green, otherwise red.
     """
     from matplotlib.figure import Figure
 

@@ -8,17 +8,16 @@ from torch import Tensor, nn
 from dolphin_tasks.terrain.world import TILE
 
 STEP = 8.0
-"""Costs change this many times as fast as weights: there are few of them, and they are larger."""
+"""Costs are learnt this many times as fast as other weights: they are few, and larger."""
 
 
 class GroundNetwork(nn.Module):
     """Pictures (n, 3, 8 · side, 8 · side) in [0, 1] to scores (n, side, side), 9,400 weights.
 
-    A convolution as large as a tile and as wide as its stride, and two layers that look at one tile
-    each, say what kind of ground it is; each kind has a cost that is learnt. So light and noise
-    don't change what a cell costs, as long as its kind is clear: many small differences along a
-    path decide about it. There may be more kinds than kinds of ground; nobody says how many there
-    are.
+    A convolution whose kernel and stride are one tile, and two layers that see one tile each,
+    classify the kind of ground; each kind has a learnt cost. So light and noise don't change what a
+    cell costs, as long as its kind is clear: many small differences add up along a path. There may
+    be more kinds than kinds of ground; their true number is not given.
 
     >>> GroundNetwork()(torch.zeros(2, 3, 96, 96)).shape
     torch.Size([2, 12, 12])

@@ -1,8 +1,8 @@
 """The program of Terrain: the cheapest way across a map.
 
-That one gets across a cell is a fact with probability exp(-cost). Under `viterbi`, whose "or" is
-the larger and whose "and" is the product, the probability of having reached a cell is that of the
-likeliest way there: exp(-cost) of the cheapest one, and its gradient is the path itself.
+Crossing a cell is a fact with probability exp(-cost). Under `viterbi`, whose "or" is the maximum
+and whose "and" is the product, the probability of having reached a cell is that of the likeliest
+path to it: exp(-cost) of the cheapest one, and its gradient is the path itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def grid(side: int) -> list[Cell]:
 
 
 def reached(ground: dl.Distribution[Cell], start: Cell = (0, 0)) -> dl.Distribution[Cell]:
-    """The cells that one gets to from `start`: start itself, and neighbours of what is reached.
+    """The cells that can be reached from `start`: start itself, and neighbours of reached cells.
 
     >>> probs = torch.tensor([[0.5, 0.9, 0.5, 0.1]])
     >>> ground = dl.Distribution(probs, grid(2), exclusive=False, provenance="viterbi")
@@ -91,7 +91,7 @@ def regrets(scores: Tensor, paths: Tensor, margin: float = 0.0) -> Tensor:
 def cheapest(scores: Tensor) -> Tensor:
     """The cells of the cheapest path, (B, side, side), booleans."""
     side = scores.shape[1]
-    # Of paths that cost the same one must be cheaper: most_likely refuses ties.
+    # A tiny extra cost breaks ties between paths: most_likely refuses them.
     generator = torch.Generator().manual_seed(side)
     jitter = 1e-6 * torch.rand(side, side, dtype=torch.float64, generator=generator)
     with torch.enable_grad():

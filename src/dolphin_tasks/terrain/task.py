@@ -23,13 +23,13 @@ class TerrainConfig(TrainConfig):
     epochs: int = 12
     """Passes over the training maps."""
     batch: int = 64
-    """Maps a step."""
+    """Maps per step."""
     lr: float = 6e-3
     """Adam's greatest step size."""
     provenance: str = "viterbi"
-    """The program looks for the one cheapest path: only viterbi does that."""
+    """The program searches for the single cheapest path: only viterbi does that."""
     margin: float = 0.03
-    """What each cell of the label's path costs more while training."""
+    """The extra cost of each cell of the label's path while training."""
     maps: int = 8000
     """Training maps."""
     validation_maps: int = 300
@@ -38,7 +38,7 @@ class TerrainConfig(TrainConfig):
     """Maps to test on."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         if self.provenance != "viterbi":
             raise OptionError(
@@ -46,7 +46,7 @@ class TerrainConfig(TrainConfig):
             )
         if self.loss != "nll":
             raise OptionError(
-                "--loss has no effect here: the loss is what the label costs too much."
+                "--loss has no effect here: the loss is the extra cost of the label's path."
             )
         if self.margin < 0:
             raise OptionError(f"--margin must not be negative, got {self.margin}.")

@@ -1,6 +1,6 @@
 """A world of maps: ground that costs something to cross, drawn as tiles, and the cheapest paths.
 
-A map has 12×12 cells. Entering a cell costs what its ground costs; one moves to any of eight
+A map has 12×12 cells. Entering a cell costs what its ground costs; moves lead to any of eight
 neighbours. Paths lead from the top left to the bottom right cell.
 """
 

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to go on, whole or refused."""
+"""Checkpoints: everything that a run needs to continue, complete or refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def part(content: dict[str, Any], name: str, kind: type[P], path: Path) -> P:
     found = content.get(name)
     if not isinstance(found, kind):
         problem = "is missing" if name not in content else f"is not a {kind.__name__}"
-        raise CheckpointError(f"{path} is not whole: its part {name!r} {problem}.")
+        raise CheckpointError(f"{path} is incomplete: its part {name!r} {problem}.")
     return found
 
 

@@ -36,7 +36,7 @@ def parse(options: type[C], command: str, arguments: list[str], default: C | Non
 
 
 def _own_options_first(options: type[Any]) -> type[Any]:
-    """The same options in another order: a task's own stand before those that all tasks have."""
+    """The same options in another order: a task's own come before those that all tasks have."""
     fields: dict[str, Any] = options.__dataclass_fields__
     shared = {field.name for field in dataclasses.fields(TrainConfig)}
     ordered = dict(sorted(fields.items(), key=lambda item: item[0] in shared))
@@ -131,7 +131,7 @@ def train(arguments: list[str]) -> int:
                 Trainer(task_class(config), folder, display, processes).run()
             except Interrupted:
                 display.line(
-                    f"stopped; go on with: dolphin train {name} --out {folder.path} --resume"
+                    f"stopped; continue with: dolphin train {name} --out {folder.path} --resume"
                 )
                 return 130
         return 0
@@ -140,7 +140,7 @@ def train(arguments: list[str]) -> int:
 
 
 def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[str]) -> TrainConfig:
-    """Options that are not given again are those of the run that goes on."""
+    """The options of a run that is continued, except for those given again."""
     if config.out is None:
         raise OptionError("--resume needs --out, the folder of the run to continue.")
     path = RunFolder(config.out).checkpoint
@@ -202,9 +202,9 @@ class PredictOptions:
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of a run."""
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Pictures (dark ink on light paper or the other way round), or what else the task reads."""
+    """Pictures (dark ink on light paper or the other way round), or other input of the task."""
     picture: Path | None = None
-    """Where tasks that draw what they read put it (default: prediction.png in the run folder)."""
+    """File for the picture of tasks that draw one (default: prediction.png in the run folder)."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, or auto."""
 

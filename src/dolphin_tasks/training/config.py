@@ -24,12 +24,12 @@ class TrainConfig:
     epochs: int = 10
     """Passes over the training samples."""
     batch: int = 64
-    """Samples a step, over all processes together."""
+    """Samples per step, over all processes together."""
     lr: float = 1e-3
     """Adam's step size, the greatest one where a schedule changes it."""
     schedule: Literal["constant", "cosine", "onecycle"] = "onecycle"
-    """Step size: as it is; falling to zero along a cosine; or rising from a tenth in the first 30 %
-    of the steps and falling after."""
+    """Step size: constant; falling to zero along a cosine; or rising from a tenth in the first 30 %
+    of the steps and falling afterwards."""
     seed: int = 0
     """Fixes the initial weights, the order of samples and all other noise."""
     provenance: str = "damp"
@@ -39,9 +39,9 @@ class TrainConfig:
     loss: Literal["nll", "bce"] = "nll"
     """Likelihood of the label, or binary cross-entropy over all results (dolphin.losses)."""
     train_samples: int | None = None
-    """Use at most so many training samples."""
+    """Use at most this many training samples."""
     test_samples: int | None = None
-    """Use at most so many test samples (and validation samples)."""
+    """Use at most this many test samples (and validation samples)."""
     data_dir: Path | None = None
     """Folder to read the data from (default: $DOLPHIN_DATA, the cache, then the network)."""
     download: bool = True
@@ -58,7 +58,7 @@ class TrainConfig:
     """Continue the run in the folder --out where it stopped."""
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything is loaded."""
+        """Refuse invalid options, before anything is loaded."""
         for name in ("epochs", "batch", "lr", "k", "train_samples", "test_samples", "threads"):
             value = getattr(self, name)
             if value is not None and not value > 0:

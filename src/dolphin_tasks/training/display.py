@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-PLAIN_SECONDS = 30.0  # how often to say something where there is no terminal
-WARM_UP = 5  # steps that are slower than others: plans are made, memory is fetched
+PLAIN_SECONDS = 30.0  # between two lines where there is no terminal
+WARM_UP = 5  # steps that are slower than others: plans are built, memory is allocated
 
 
 @dataclass(frozen=True)
 class State:
-    """What there is to show."""
+    """The values to show."""
 
     epoch: int
     epochs: int
@@ -25,10 +25,10 @@ class State:
     speed: float
     symbolic_share: float
     evaluations: float = 0.0
-    """What is left of validating and testing, in steps of training that take as long."""
+    """The time left for validating and testing, in training steps that take as long."""
 
     def text(self, width: int | None = None) -> str:
-        """One line, of at most so many characters: what matters least is left out first.
+        """One line, of at most `width` characters: what matters least is left out first.
 
         >>> state = State(1, 9, 3, 80, 0.5, 0.9, 1200.0, 0.04)
         >>> state.text()
@@ -49,7 +49,7 @@ class State:
 
 
 class Clock:
-    """How much longer a run takes, from its steps so far; the first few don't count.
+    """The remaining time of a run, from its steps so far; the first few don't count.
 
     >>> clock = Clock()
     >>> [clock.left(step, 100 - step, now=10.0 * step) for step in (0, 4, 5, 6, 20)]
@@ -106,7 +106,7 @@ class Display:
         self.line(f"{state.text(room)}  {note}")
 
     def doing(self, what: str) -> None:
-        """What takes its time now, beside the steps: loading, validating."""
+        """What is happening now, other than steps: loading, validating."""
         if self._live:
             self._progress.update(self._task, description=what)
             self._progress.refresh()
@@ -127,7 +127,7 @@ class Display:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds for people.
+    """Seconds as hours, minutes and seconds.
 
     >>> _duration(5), _duration(3700)
     ('0:05', '1:01:40')

@@ -24,7 +24,7 @@ class Evaluation:
     total: int
     confusions: Tensor
     groups: dict[str, dict[str, int]]
-    """`right` and `total` of each group of samples that the task tells apart."""
+    """`right` and `total` of each group of samples that the task distinguishes."""
 
     @property
     def accuracy(self) -> float:
@@ -45,7 +45,7 @@ class Evaluation:
 
 
 def near_tie(accuracy: float, best: float, rows: int) -> bool:
-    """Whether so many validation rows can't tell this accuracy from the best one.
+    """Whether this many validation rows can't distinguish this accuracy from the best one.
 
     That is within one standard error of the best. A few hundred rows say little about a tenth of a
     percent, so among near-ties the later epoch is taken, which has learnt for longer.

@@ -18,8 +18,8 @@ from dolphin_tasks.training import checkpoint
 from dolphin_tasks.training.task import Samples, Task
 
 SIDE, AXES, PICTURES = 16, 40, 4_000
-"""Pictures are looked at in so many rows and columns, along so many axes; how many are kept in
-mind."""
+"""Pictures are compared at this many rows and columns, along this many axes; the number of
+pictures that are used."""
 RARE = 0.002
 """The share of pictures of training that would count as strange."""
 
@@ -59,7 +59,7 @@ def _small(pictures: Tensor) -> Tensor:
 
 
 def remember(task: Task[Any, Any], samples: Samples[Any], path: Path) -> None:
-    """Write down what the inputs of training look like, where they are pictures."""
+    """Save what the inputs of training look like, where they are pictures."""
     pictures: list[Tensor] = []
     for index in torch.arange(min(len(samples), PICTURES)).split(250):
         found = task.looks(samples.batch(index))

@@ -1,4 +1,4 @@
-"""The run folder: what a run was, how it went, and what came out."""
+"""The run folder: a run's options, its progress, and its results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Where to go on from."""
+        """The state to continue from."""
         return self.path / "checkpoint.pt"
 
     @property
@@ -46,10 +46,10 @@ class RunFolder:
 
     @contextlib.contextmanager
     def claimed(self, processes: Processes) -> Iterator[None]:
-        """Make the folder and keep other runs out of it. All processes of a run share its lock.
+        """Create the folder and keep other runs out of it. All processes of a run share its lock.
 
         Raises:
-            RunError: the folder can't be made, or another run is at work in it.
+            RunError: the folder can't be created, or another run uses it.
         """
         lock, problem = FolderLock(self.path), ""
         if processes.main:
@@ -62,10 +62,10 @@ class RunFolder:
             lock.release()
             if processes.main:
                 with contextlib.suppress(OSError):
-                    self.path.rmdir()  # only if nothing came of it
+                    self.path.rmdir()  # only if it is still empty
 
     def _claim(self, lock: FolderLock) -> str:
-        """Take the lock; what is in the way, if anything."""
+        """Take the lock; returns what prevents it, or an empty string."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             taken = lock.take()
@@ -73,7 +73,7 @@ class RunFolder:
             return f"--out {self.path} can't be used as a folder: {error.strerror or error}."
         if not taken:
             by = f" ({lock.holder()})" if lock.holder() else ""
-            return f"another run is at work in {self.path}{by}. Choose another --out, or wait."
+            return f"another run is using {self.path}{by}. Choose another --out, or wait."
         remove_temporaries(self.path)
         return ""
 
@@ -83,7 +83,7 @@ class RunFolder:
             stream.write((json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
     def write_metrics(self, history: list[dict[str, Any]]) -> None:
-        """One line of JSON an epoch."""
+        """One line of JSON per epoch."""
         with atomic_write(self.path / "metrics.jsonl") as stream:
             stream.write("".join(json.dumps(line) + "\n" for line in history).encode())
 
@@ -160,7 +160,7 @@ def portable(text: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers of a run were made with."""
+    """The versions of the software behind a run's numbers."""
     return {
         "dolphin": dl.__version__,
         "torch": torch.__version__,

@@ -32,8 +32,8 @@ from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_drop
 from dolphin_tasks.training.processes import Processes
 from dolphin_tasks.training.task import Outputs, Samples, Task
 
-_SHARES = 200  # steps that the share of the program is the median of
-_WARM_UP = 5  # steps of a process before
+_SHARES = 200  # steps over which the median of the program's share is taken
+_WARM_UP = 5  # steps of a process before those
 
 
 class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
@@ -41,12 +41,12 @@ class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
 
 
 class TrainingError(dl.DolphinError, ArithmeticError):
-    """Training can't go on."""
+    """Training can't continue."""
 
 
 @dataclass
 class Progress:
-    """Where a run stands. All of it goes into checkpoints."""
+    """The state of a run. All of it is saved in checkpoints."""
 
     epoch: int = 0
     step: int = 0  # within the epoch
@@ -64,7 +64,7 @@ class Progress:
 
     @classmethod
     def restored(cls, values: dict[str, Any]) -> Progress:
-        """What `asdict` made of one, each value of its type."""
+        """The inverse of `asdict`; each value must have its type."""
         progress = cls(**values)
         for name, value in vars(cls()).items():
             kind = (int, float) if isinstance(value, float) else type(value)
@@ -103,7 +103,7 @@ class Trainer:
         self.config: TrainConfig = task.config
         self.progress = Progress()
         self._steps_done = 0  # by this process
-        self._row_cost = 0.5 / self.config.batch  # steps it takes to evaluate a row: a guess so far
+        self._row_cost = 0.5 / self.config.batch  # steps it takes to evaluate a row: a first guess
         self._stop = False
 
     # -- the whole run -----------------------------------------------------------------------------
@@ -120,7 +120,9 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
         self.count = min(len(self.data.train), config.train_samples or len(self.data.train))
         if self.count == 0:
-            raise RunError("there are no training samples: use fewer images a sample, or more data")
+            raise RunError(
+                "there are no training samples: use fewer images per sample, or more data"
+            )
         self.steps = math.ceil(self.count / config.batch)
         self._prepare_folder()
         self.display.line(f"data: {self.data.source}")
@@ -139,7 +141,7 @@ class Trainer:
             return self._finish()
 
     def _used(self, samples: Samples[Any]) -> int:
-        """How many samples of a split are in force."""
+        """How many samples of a split are used."""
         return min(len(samples), self.config.test_samples or len(samples))
 
     def _prepare_folder(self) -> None:
@@ -159,7 +161,7 @@ class Trainer:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """The first Ctrl-C (or a polite kill) stops after the current step, the second at once."""
+        """The first Ctrl-C (or SIGTERM) stops after the current step, the second at once."""
 
         def stop(number: int, _: Any) -> None:
             if self._stop:
@@ -246,7 +248,7 @@ class Trainer:
         self.display.epoch(state, note if found.total else "no validation")
 
     def _step(self, index: Tensor) -> bool:
-        """One step on a global batch, each process its share of it. Is the run to stop?"""
+        """One step on a global batch, each process its share of it. Returns whether to stop."""
         config, progress = self.config, self.progress
         samples, share = self.data.train, self.processes.share(len(index))
         for group in self.optimizer.param_groups:
@@ -340,7 +342,7 @@ class Trainer:
         epochs = self.config.epochs - self.progress.epoch
         return epochs * self._used(self.data.validation) + self._used(self.data.test)
 
-    # -- going on ----------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def _weights(self) -> dict[str, Any]:
         return {"task": self.task.name, "network": self.network.state_dict()}
@@ -383,7 +385,7 @@ class Trainer:
             self.progress = Progress.restored(progress)
         except (TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise checkpoint.CheckpointError(f"{path} is not whole: {reason}") from None
+            raise checkpoint.CheckpointError(f"{path} is incomplete: {reason}") from None
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -438,7 +440,7 @@ class Trainer:
 
 
 def schedule(name: str, done: float) -> float:
-    """The share of the greatest step size after this share of all steps.
+    """The fraction of the greatest step size after this fraction of all steps.
 
     >>> [round(schedule("onecycle", done), 2) for done in (0.0, 0.15, 0.3, 0.65, 1.0)]
     [0.1, 0.55, 1.0, 0.5, 0.0]

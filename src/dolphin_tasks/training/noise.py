@@ -1,7 +1,7 @@
 """Random numbers that depend on the step and the row, not on which process handles the row.
 
 Every process draws the numbers of the whole global batch and takes its own rows. So two processes
-with half a batch each see the very noise that one process with all of it sees, and a resumed run
+with half a batch each see the same noise as one process with all of it, and a resumed run
 needs no stored generator states.
 """
 
@@ -35,7 +35,7 @@ class Noise:
         return torch.rand(self._total, *shape, generator=self._generator)[self._own]
 
     def coins(self, share: float, *shape: int) -> Tensor:
-        """1.0 with probability `share`, else 0.0, (rows, *shape)."""
+        """1.0 with probability `share`, otherwise 0.0, (rows, *shape)."""
         whole = torch.empty(self._total, *shape).bernoulli_(share, generator=self._generator)
         return whole[self._own]
 

@@ -1,4 +1,4 @@
-"""The HTML page of `dolphin report`: one file, pictures included, to send to somebody."""
+"""The HTML page of `dolphin report`: a single file with all pictures, to share."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def draw_learning_curve(
 
 TICKS = (0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1)
 FINEST = 0.003
-"""Accuracies closer to 1 than this look alike."""
+"""Accuracies closer to 1 than this look the same."""
 
 
 def scale_accuracy(axes: Any) -> None:
@@ -103,7 +103,7 @@ def scale_accuracy(axes: Any) -> None:
 def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> None:
     """Shares of what each class was read as; rows are the true classes.
 
-    Classes that never occur have no row, and those that nothing was read as no column.
+    Classes that never occur have no row, and classes that were never read have no column.
     """
     counts = confusions.double()
     rows, columns = (counts.sum(axis).nonzero().flatten().tolist() for axis in (1, 0))

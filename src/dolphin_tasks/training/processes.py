@@ -1,4 +1,4 @@
-"""One process or several: who has which rows, and sums over all of them.
+"""One process or several: which has which rows, and sums over all of them.
 
 `accelerate launch` and `torchrun` tell each process its place in environment variables. Gradients
 are summed over processes in one call after the backward pass.
@@ -28,7 +28,7 @@ class Processes:
 
     @property
     def main(self) -> bool:
-        """Is this the process that writes and prints?"""
+        """Whether this is the process that writes and prints."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
@@ -44,7 +44,7 @@ class Processes:
         return total.to(values.device)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], flag: bool) -> bool:
-        """Sum gradients over all processes, in place. Is the flag up in any of them?"""
+        """Sum gradients over all processes, in place. Returns whether any of them set the flag."""
         if self.size == 1:
             return flag
         used = [p for p in parameters if p.requires_grad]
@@ -66,7 +66,7 @@ class Processes:
                 buffer.div_(self.size)
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 

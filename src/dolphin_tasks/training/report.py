@@ -33,7 +33,7 @@ class ReportOptions:
     """Put several runs into a table (report.md), a figure (report.png) and a page (report.html).
 
     The page has learning curves, confusions of perception, and right and wrong answers to test
-    samples, with the reasons for them. Runs that differ in nothing but their seed are put together:
+    samples, with the reasons for them. Runs that differ only in their seed are combined:
     mean ± standard deviation.
     """
 
@@ -65,7 +65,7 @@ def report(arguments: list[str]) -> int:
         histories[path.name] = folder.read_metrics()
         finished.append(path)
     if not groups:
-        raise RunError("none of these is a finished run: there is no results.json in them.")
+        raise RunError("none of these is a finished run: they have no results.json.")
     lines = [_line(label, results) for label, results in groups.items()]
     table = to_markdown(lines)
     out = options.out or options.runs[0].parent
@@ -112,7 +112,7 @@ def _line(label: str, results: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def to_markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A table for people and for documents.
+    """The table as Markdown.
 
     >>> print(to_markdown([["sum", "0", "3", "96 %", "99 %", "95 %", "40", "1 %"]]).splitlines()[2])
     | sum | 0 | 3 | 96 % | 99 % | 95 % | 40 | 1 % |

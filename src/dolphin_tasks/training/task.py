@@ -1,4 +1,4 @@
-"""What a task is to the trainer: data, a network, a program, and how to look at the outcome."""
+"""The trainer's view of a task: data, a network, a program, and how to inspect the results."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ class Task(abc.ABC, Generic[C, B]):
 
     The simplest task has three members: `data`, `network` and `program`. Everything else has a
     default. The trainer calls `read` (neural), then `losses` (symbolic) on detached outputs, so
-    that it can time the two parts apart.
+    that it can time the two parts separately.
     """
 
     name: ClassVar[str] = ""
-    """How the command line calls it (default: the name of the class)."""
+    """Its name on the command line (default: the name of the class)."""
     summary: ClassVar[str] = ""
     """What is learnt, in a few words (default: the first line of the docstring)."""
     config_class: ClassVar[type[TrainConfig]] = TrainConfig
@@ -163,7 +163,7 @@ class Task(abc.ABC, Generic[C, B]):
         """
         return None
 
-    # -- looking at it -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     def guesses(self, outputs: Outputs, batch: B) -> list[Any]:
         """A quick answer, to show progress while training; by default the real one."""
@@ -171,7 +171,7 @@ class Task(abc.ABC, Generic[C, B]):
 
     @property
     def classes(self) -> Sequence[str]:
-        """What the network tells apart, where perception is measured."""
+        """The classes of the network, where perception is measured."""
         return ()
 
     def perceived(self, outputs: Outputs, batch: B) -> tuple[Tensor, Tensor]:
@@ -188,13 +188,13 @@ class Task(abc.ABC, Generic[C, B]):
         raise OptionError(f"the task {self.name} can't read inputs: it defines no given().")
 
     def looks(self, batch: B) -> Tensor | None:
-        """What the network sees of a batch, a picture (n, height, width) per input, by which
-        `dolphin predict` tells strange inputs; None where inputs are no pictures.
+        """The inputs of the network, a picture (n, height, width) per input, by which
+        `dolphin predict` detects unfamiliar inputs; None where inputs are not pictures.
         """
         return None
 
     def describe(self, outputs: Outputs, batch: B) -> list[str]:
-        """Lines that tell what was read in the first row, the result, and why."""
+        """Lines that say what was read in the first row, the result, and why."""
         return [f"result: {self.answers(outputs, batch)[0]}"]
 
     def reasons(self, outputs: Outputs, answer: Any) -> list[str]:
@@ -216,12 +216,12 @@ class Task(abc.ABC, Generic[C, B]):
     # -- more figures ------------------------------------------------------------------------------
 
     group_names: Sequence[str] = ()
-    """Kinds of samples to count right answers of apart (lengths, say)."""
+    """Kinds of samples whose right answers are counted separately (lengths, for example)."""
     group_title: str = ""
-    """What tells the kinds apart, in a word or two."""
+    """What distinguishes the kinds, in a word or two."""
 
     def groups(self, batch: B) -> list[int]:
-        """The place of each row in `group_names`; only asked where there are any."""
+        """The place of each row in `group_names`; called only if there are any."""
         raise NotImplementedError
 
     @torch.no_grad()

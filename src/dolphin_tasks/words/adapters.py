@@ -1,4 +1,4 @@
-"""Low-rank adapters: a few weights beside a model that stays as it is (LoRA)."""
+"""Low-rank adapters: a few weights beside a frozen model (LoRA)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALE = 2.0
 
 
 class Adapter(nn.Module):
-    """x ↦ scale · B A x, added to what a linear layer makes of x. B starts at zero."""
+    """x ↦ scale · B A x, added to the output of a linear layer. B starts at zero."""
 
     def __init__(self, layer: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Adapter(nn.Module):
 
 
 class AdaptedModel(nn.Module):
-    """Adapters of the last blocks of a causal model. The model is no part of the weights."""
+    """Adapters of the last blocks of a causal model. The model is not part of the weights."""
 
     def __init__(self, model: nn.Module, blocks: int, rank: int) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ def load_language_model(name: str, download: bool) -> LanguageModel:
 
 
 def any_language_model(tiny: bool) -> LanguageModel:
-    """SmolLM2 where it is at hand or can be fetched; else the tiny one, with a note."""
+    """SmolLM2 if it is installed or can be fetched; otherwise the tiny one, with a note."""
     if not tiny:
         try:
             return LanguageModel.from_package()
@@ -69,7 +69,7 @@ def read(network: nn.Module, texts: Sequence[str], listed: Sequence[Sequence[str
 
 @torch.no_grad()
 def answer_alone(network: ProblemReader, texts: Sequence[str]) -> list[Fraction | None]:
-    """What the model says when it is asked for the result itself, with room to calculate."""
+    """The model's answers when it is asked for the result directly, with room to calculate."""
     prompts = [ask(text, "Answer with a number.") for text in texts]
     result = network.language.answers(prompts, last_number, k=1, max_new_tokens=48)
     return [

@@ -1,4 +1,4 @@
-"""What the problems come to: the model writes a calculation, the program carries it out."""
+"""The results of problems: the model writes a calculation, the program carries it out."""
 
 from __future__ import annotations
 

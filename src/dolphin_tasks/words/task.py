@@ -49,7 +49,7 @@ class WordsConfig(TrainConfig):
     lr: float = 2e-3
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid options."""
         super().check()
         self.at_least(1, "blocks", "rank", "training", "testing")
 
@@ -137,7 +137,7 @@ class WordsTask(Task[WordsConfig, ProblemBatch]):
     def right(self, answers: Sequence[Any], batch: ProblemBatch) -> list[bool]:
         return [answer == truth for answer, truth in zip(answers, batch.answers, strict=True)]
 
-    # -- looking at it -----------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------
 
     @property
     def classes(self) -> Sequence[str]:
