@@ -126,7 +126,10 @@ def most_likely(
     symbol (None if "none of them" is likelier), for others the tuple of the symbols that hold.
     Under `exact` it is the likeliest of all worlds. Under `dtkp-*` and `viterbi` it is the
     likeliest of the proofs that were kept, and inputs that it doesn't mention take their own
-    likeliest symbol.
+    likeliest symbol. The result has no gradients.
+
+    Args:
+        inputs, targets: as for `posterior`.
 
     >>> import dolphin as dl
     >>> a, b = (dl.Distribution([0.5, 0.3, 0.2], [0, 1, 2], provenance="exact") for _ in "ab")

@@ -47,7 +47,7 @@ _SHOWN_ROWS = 3  # rows in a notebook
 
 
 class Distribution(Operators[S_co], Generic[S_co]):
-    """Symbols with a tag for each of B rows.
+    """Symbols with a tag for each of B rows. Gradients flow from results back to `probs`.
 
     Args:
         probs: probabilities of shape (B, N), or (N,) for a single row; or a
@@ -98,7 +98,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         """From unnormalised scores: log-softmax over exclusive columns, log-sigmoid for others.
 
         Probabilities never leave log space, so this is numerically the safest constructor. A logit
-        of -inf masks a symbol: its probability is 0, and so is its gradient.
+        of -inf masks a symbol: its probability is 0, and so is its gradient. The other arguments
+        are those of `Distribution`.
 
         >>> import torch, dolphin as dl
         >>> dl.Distribution.from_logits(torch.zeros(1, 4), "abcd").row(0)[0]
@@ -161,7 +162,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def certain(
         cls, symbol: S, *, batch: int = 1, provenance: AnyProvenance | None = None
     ) -> Distribution[S]:
-        """One symbol with probability one, in every row. Fits operands of any provenance.
+        """One symbol with probability 1, in all `batch` rows. Fits operands of any provenance; a
+        single row also fits operands of any batch size.
 
         >>> import dolphin as dl
         >>> dl.Distribution.certain("x").row(0)
@@ -379,7 +381,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
 
-        A symbol that a row doesn't have has probability 0.
+        A symbol that a row doesn't have has probability 0. Differentiable.
 
         >>> import dolphin as dl
         >>> dl.Distribution([0.25, 0.75], "ab").probs(symbols=["b", "z"])
@@ -392,8 +394,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
 
-        They are computed in log space, so nothing underflows. Impossible symbols get -1e4 rather
-        than -inf, which keeps losses finite.
+        They are computed in log space, so nothing underflows, and differentiable. Impossible
+        symbols get -1e4 rather than -inf, which keeps losses finite.
 
         >>> import dolphin as dl
         >>> dl.Distribution([0.25, 0.75], "ab").log_probs()
@@ -404,7 +406,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @eager
     @profiled("prob_of", tags=True)
     def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
-        """The probability (B,) of each row's target; 0 where the row can't reach it.
+        """The probability (B,) of each row's target, differentiable; 0 if the row can't reach it.
 
         `match(symbol, target)` decides what counts, for example `math.isclose`; the tags of all
         symbols that match are ⊕-ed.

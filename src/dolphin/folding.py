@@ -198,7 +198,7 @@ def _numbers_in_rows(d: Tagged, table: SymbolTable) -> np.ndarray:
 
 
 def _places_in_rows(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
-    """Where each symbol of `before` stands in the same row of `after`; None if rows differ."""
+    """The place of each symbol of `before` in the same row of `after`; None if rows differ."""
     present = before != ABSENT
     if (present.sum(1) != (after != ABSENT).sum(1)).any():
         return None
@@ -217,7 +217,7 @@ def reduce(
     *,
     cache: bool = True,
 ) -> Distribution[R]:
-    """Fold many distributions with an associative function of two symbols.
+    """Fold many distributions with an associative function of two symbols; gradients as in `apply`.
 
     The same result as `apply` from left to right. Where the algebra allows any order (its ⊗
     distributes over ⊕; `damp` and top-k proofs for independent operands whose symbols exclude each
@@ -267,7 +267,7 @@ def _folded(each: list[Distribution[Any]], step: Function, free: bool) -> Distri
 
 
 def _folds_freely(provenance: Provenance, given: Sequence[Tagged], exclusive: bool) -> bool:
-    if any(isinstance(d, Pending) for d in given):  # only algebras of numbers needn't look at tags
+    if any(isinstance(d, Pending) for d in given):  # only algebras of numbers needn't read tags
         known = isinstance(provenance, TensorProvenance)
         return known and provenance.folds_freely([None] * len(given), exclusive)
     return provenance.folds_freely([d.tags for d in given], exclusive)

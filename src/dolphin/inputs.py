@@ -379,7 +379,7 @@ def _hashable(groups: Any) -> Hashable:
 
 
 def is_one_row(numbers: Any) -> bool:
-    """Whether these are numbers of a single row that can be put together with others."""
+    """Whether these are numbers of a single row that can be stacked with others."""
     if not isinstance(numbers, Tensor) or numbers.layout != torch.strided or numbers.is_complex():
         return False
     return numbers.dim() == 1 or (numbers.dim() == 2 and numbers.shape[0] == 1)

@@ -121,6 +121,10 @@ def filter(
 ) -> Distribution[S]:
     """The symbols for which `predicate` is true, with their tags unchanged.
 
+    Args:
+        predicate: a pure function of one symbol, which runs once per new symbol.
+        cache: whether its results may be remembered between calls.
+
     >>> import dolphin as dl
     >>> dl.filter(dl.Distribution([0.2, 0.3, 0.5], [1, 2, 3]), lambda x: x != 2).row(0)
     [(1, 0.2), (3, 0.5)]
@@ -131,6 +135,8 @@ def filter(
 @eager
 def union(*distributions: Distribution[S]) -> Distribution[S]:
     """All symbols of all operands; the tags of common symbols are ⊕-ed.
+
+    result(y) = d1(y) ⊕ ... ⊕ dK(y). Gradients are those of ⊕. Cost: O(B) per symbol of an operand.
 
     >>> import dolphin as dl
     >>> a, b = dl.Distribution([0.01, 0.24], [0, 1]), dl.Distribution([0.63, 0.37], [0, 4])
@@ -143,6 +149,8 @@ def union(*distributions: Distribution[S]) -> Distribution[S]:
 @eager
 def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) -> Distribution[Any]:
     """The same symbols with negated tags: the probability that each of them does *not* hold.
+
+    A provenance without negation is refused. Gradients are those of its negation.
 
     Args:
         among: a closed world: all symbols that exist. One that is absent from a row certainly

@@ -319,7 +319,7 @@ def network(
     Inside `dolphin.batched` calls are collected and run as one batch: those of all samples, and all
     calls of one sample that don't depend on each other's results. Inputs of different shapes run in
     separate batches. Outside, a call is a batch of one. The result is a module that contains `net`,
-    so it can be a submodule of another module.
+    so it can be a submodule of another module. Gradients reach the parameters of `net`.
 
     Args:
         net: takes a batch (n, ...) of inputs, or a list of them if they are not tensors, and

@@ -13,7 +13,7 @@ from dolphin.showing import members_of, rounded, row_number
 from dolphin.symbolic.symbols import Symbols
 
 Key = tuple[Any, bool]  # which fact, and whether it holds
-Found = tuple[float, dict[Key, "Fact"]]  # a proof, with the facts told apart
+Found = tuple[float, dict[Key, "Fact"]]  # a proof, with its facts by key
 
 
 class Fact(NamedTuple):
@@ -38,7 +38,7 @@ class Proof(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """How a symbol follows: the operation that made it, and what it made it of."""
+    """How a symbol follows: the operation that derived it, and what from."""
 
     symbol: Any
     operation: str
@@ -51,7 +51,7 @@ class Proofs(list[Proof]):
     """The proofs of a symbol, likeliest first. `print` shows a tree; a notebook draws it.
 
     Args:
-        proofs: what the list holds.
+        proofs: the proofs, likeliest first.
         symbol: what they prove.
         derivations: how the symbol follows from each of them, operation by operation. Without
             them the tree has the facts alone.
@@ -108,7 +108,7 @@ class Proofs(list[Proof]):
         return html.tree((f"<code>{escape(shorten(self.symbol, 60))}</code> {verdict}", branches))
 
     def _trees(self) -> Iterable[tuple[Proof, str, Sequence[Derivation | Fact]]]:
-        """Each proof, the last operation of its derivation, and what stands below it."""
+        """Each proof, the last operation of its derivation, and what is below it."""
         for number, proof in enumerate(self):
             whole = self.derivations[number] if self.derivations else None
             if isinstance(whole, Derivation):

@@ -49,6 +49,7 @@ def exists(
 
     True is ⊕ of the symbols' tags, False the ⊗ of their negations. Where ⊕ adds (`damp`), True is
     1 - Π (1 - p), or Σ p for exclusive symbols. In a row without such symbols False is certain.
+    Gradients are those of ⊕, ⊗ and the negation.
 
     Args:
         predicate: which symbols count; by default all of them.

@@ -103,7 +103,7 @@ class Traced(nn.Module):
                 )
             checked.append(rows)
         self._check_batch([rows.shape[0] for rows in checked])
-        # What was written down has no place for a change of precision between two steps.
+        # The recorded steps can't change the precision in between.
         double = any(rows.dtype == torch.float64 for rows in checked)
         return [rows.double() if double else rows.float() for rows in checked]
 

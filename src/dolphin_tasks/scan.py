@@ -75,10 +75,10 @@ def level(ink: Tensor) -> Tensor:
 
 
 def cut(ink: Tensor) -> list[Tensor]:
-    """The symbols of a row, left to right: strokes that touch, or stand above each other.
+    """The symbols of a row, left to right: strokes that touch, or are above each other.
 
     Everything is measured by the height of the ink, not of the picture. Dust is left out, and so
-    is what stands above or below the row.
+    is anything above or below the row.
 
     >>> ink = torch.zeros(100, 300); ink[42:48, 22:26] = 1; ink[43:49, 32:35] = 1; ink[3, 290] = 1
     >>> [tuple(symbol.shape) for symbol in cut(ink)]

@@ -1,9 +1,9 @@
 """How a symbol follows from the facts of a proof, operation by operation.
 
-The operations of a recorded program are gone through again with nothing but the facts of one proof.
-Of so few facts each operation makes few symbols, and what it made them of is their derivation. User
-functions are called again for these symbols. Operations that look at all symbols at once (a
-question, a negation, a `program`) are not taken apart: below them stand the facts that they need.
+The operations of a recorded program are replayed with only the facts of one proof. From so few
+facts each operation derives few symbols, and the symbols that it combined are their derivation.
+User functions are called again for these symbols. Operations on all symbols at once (a question, a
+negation, a `program`) are not expanded: below them are the facts that they need.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dolphin.symbolic.chance import Weighted
 from dolphin.symbolic.symbols import Symbols, canonical
 from dolphin.symbolic.tasks import Task
 
-_COMBINATIONS = 10_000  # that are looked at in one operation
-_SYMBOLS = 1_000  # whose proofs are looked at, where an operation isn't taken apart
-_LINES = 200  # of a tree that a person can still read
+_COMBINATIONS = 10_000  # that are tried in one operation
+_SYMBOLS = 1_000  # whose proofs are read, where an operation isn't expanded
+_LINES = 200  # of a tree that is still readable
 
 
 @dataclass(frozen=True)
 class Record:
-    """A step of a program: what it read and what it made. An input reads nothing."""
+    """A step of a program: its operands and its result. An input has no operands."""
 
     operation: str
     name: str
@@ -52,7 +52,7 @@ _Symbols = dict[Any, _Node]  # those that follow from the facts
 
 
 def explained(records: dict[int, Record], last: int, symbol: Any, row: int) -> Proofs:
-    """The proofs of a symbol that step `last` made, and how it follows from each."""
+    """The proofs of a symbol of step `last`, and how it follows from each."""
     result = records[last].result
     found = proofs_of(result, symbol, row)
     row %= result.batch
@@ -101,7 +101,7 @@ class _Replay:
         return found or self._not_taken_apart(record)
 
     def _handed_on(self, record: Record) -> Iterator[tuple[Any, _Node]]:
-        """The symbols that an operation keeps as they are; it has no line of its own."""
+        """The symbols that an operation passes on unchanged, without a separate line."""
         members = self._members(record.result)
         for source in record.sources:
             for symbol, node in self.follows(source).items():
@@ -156,7 +156,7 @@ class _Replay:
         return None
 
     def _name_facts(self, d: Tagged, name: str) -> None:
-        """Say of the facts of an input where they come from."""
+        """Label the facts of an input with its name."""
         if d.certain:
             return
         members = self._members(d)
@@ -178,7 +178,7 @@ _NOTHING = object()  # the condition doesn't hold
 
 
 def _called(record: Record, symbols: Sequence[Any]) -> Any:
-    """What the user's function makes of symbols."""
+    """The result of the user's function for these symbols."""
     task = record.task
     if task is None:
         assert record.function is not None
@@ -204,7 +204,7 @@ def _combinations(task: Task | None, operands: Sequence[_Symbols]) -> Iterator[t
 
 
 def _smallest(found: Iterable[tuple[Any, _Node]]) -> _Symbols:
-    """Of several derivations of a symbol the smallest."""
+    """The smallest of several derivations of each symbol."""
     kept: _Symbols = {}
     for symbol, node in found:
         if symbol not in kept or node.size < kept[symbol].size:

@@ -61,11 +61,11 @@ class Drawing:
     def explain(self, symbol: Any, row: int = 0) -> Proofs:
         """The proofs of a symbol that the program returned, and how it follows from each.
 
-        Like `Distribution.explain`, and below each proof stands its derivation, operation by
-        operation, down to facts with the names of their inputs. Operations that hand symbols on
-        (`union`, `filter`, `sample`) have no line of their own. A question, a negation or a
-        `dolphin.program` is one line above the facts that it needs; so is a derivation of more
-        than 200 lines. User functions are called again for the symbols of the tree.
+        Like `Distribution.explain`, with a derivation below each proof, operation by operation,
+        down to facts with the names of their inputs. Operations that pass symbols on (`union`,
+        `filter`, `sample`) have no separate line. A question, a negation or a `dolphin.program` is
+        one line above the facts that it needs; so is a derivation of more than 200 lines. User
+        functions are called again for the symbols of the tree.
 
         >>> import dolphin as dl
         >>> with dl.using("dtkp-am", k=1):

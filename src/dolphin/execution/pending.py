@@ -271,7 +271,7 @@ class Pending(Tagged):
         return self._info if source is None else source.info()._replace(rows=1)
 
     def copied(self) -> Pending:
-        """The same row as a distribution of its own."""
+        """The same row as a separate distribution."""
         copy = Pending(
             self.node, self.provenance, self._info, domain=self._domain, exclusive=self.exclusive
         )

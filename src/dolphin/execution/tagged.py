@@ -75,7 +75,7 @@ class Tagged:
         )
 
     def copied(self) -> Tagged:
-        """The same symbols and tags as a distribution of its own, to choose from once more."""
+        """The same symbols and tags as a separate distribution, to choose from once more."""
         copy = self.replaced(self.domain, self.made)
         copy.groups = self.groups
         return copy

@@ -62,8 +62,8 @@ class Godel(TruthValues):
     change nothing. Exact where all probabilities are 0 or 1, otherwise a possibility.
 
     Gradients: 1 for the one fact that decides, 0 for all others, so learning is slow but nothing
-    vanishes or explodes. At a tie the equal candidates share it evenly. What is certain is no
-    candidate: the tags **0** and **1** are infinite, so no fact of probability 0 or 1 equals them.
+    vanishes or explodes. At a tie the equal candidates share it evenly. Certain tags don't share
+    it: **0** and **1** are infinite, so no fact of probability 0 or 1 equals them.
 
     Cost: O(B) per combination.
 

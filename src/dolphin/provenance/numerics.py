@@ -124,7 +124,7 @@ def prob_of_log(logs: Tensor) -> Tensor:
 def rounded_to(dtype: torch.dtype, probs: Tensor) -> Tensor:
     """Probabilities that were computed in double precision from facts of this one.
 
-    What such facts can't tell from zero is exactly zero; its gradient is as before.
+    Values that such facts can't distinguish from zero are exactly zero, with unchanged gradients.
     """
     if probs.dtype == dtype:
         return probs

@@ -51,6 +51,10 @@ _BY_NAME: dict[str, Callable[..., Provenance]] = {
 def get_provenance(name: ProvenanceName | RegisteredName, **parameters: Any) -> Provenance:
     """A provenance by its name, for configuration files and command lines.
 
+    Args:
+        name: one of `provenance_names()`.
+        parameters: arguments of the provenance, such as k.
+
     >>> get_provenance("dtkp-am", k=3)
     TopKProofs(k=3)
     """
@@ -149,6 +153,9 @@ def using(
 @contextlib.contextmanager
 def using(provenance: AnyProvenance, **parameters: Any) -> Iterator[Provenance]:
     """Make a provenance the default of inputs created in this block, in this thread or task only.
+
+    Args:
+        provenance: an object, or a name with the `parameters` of `get_provenance`.
 
     >>> import dolphin as dl
     >>> with dl.using("dtkp-am", k=3):

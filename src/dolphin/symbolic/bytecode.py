@@ -4,7 +4,7 @@ A `Use` is a name and the attributes that are read off it: `self.rules.depth`. S
 next to each other in bytecode, so no control flow has to be followed: a name that is not directly
 followed by an attribute is used as a whole, whatever happens to it afterwards. What this module
 doesn't recognise (a new opcode) therefore counts as a use of the whole object, which is the safe
-side. Nested functions, comprehensions and class bodies are part of the code they stand in.
+side. Nested functions, comprehensions and class bodies are part of the enclosing code.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _CodeReader:
     ) -> None:
         after = [step.kind for step in steps[place + 1 : place + 3]]
         by_super = after[:1] == ["super"] or (after[1:] == ["super"] and known[1] == "__class__")
-        if not by_super:  # super() takes `__class__` and `self`, and looks at neither
+        if not by_super:  # super() takes `__class__` and `self`, but reads neither
             self._use(steps, place, known)
 
     def _use(

@@ -1,6 +1,6 @@
 """Symbols: what counts as one symbol, and how symbols get numbers.
 
-Two questions are kept apart:
+Two notions are distinguished:
 
 * *equal* symbols (Python's `==`) are one symbol of a distribution: `1`, `1.0` and `True`;
 * *alike* symbols (equal, and of the same types all the way down) may share a remembered result of

@@ -1,4 +1,4 @@
-"""Is a 4×4 board of digits a valid Sudoku?"""
+"""Whether a 4×4 board of digits is a valid Sudoku."""
 
 from __future__ import annotations
 

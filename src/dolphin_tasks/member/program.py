@@ -1,4 +1,4 @@
-"""The program of Member: is the digit that is asked for among those on the images?"""
+"""The program of Member: whether the digit that is asked for is among those on the images."""
 
 from collections.abc import Sequence
 

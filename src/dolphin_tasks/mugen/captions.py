@@ -126,7 +126,7 @@ def read_phrases(caption: str) -> list[Phrase]:
 
 
 def read_caption(caption: str) -> Deeds:
-    """The sequence of actions that a caption tells of.
+    """The sequence of actions in a caption.
 
     >>> read_caption("Mugen jumps up to a platform and collects a coin, and killed by a snail")
     ('jump', 'collect', 'die')

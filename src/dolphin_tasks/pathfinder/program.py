@@ -1,6 +1,6 @@
-"""The program of PathFinder: is there a path of edges from an end to another one?
+"""The program of PathFinder: whether there is a path of edges from one end to another.
 
-Ends (nodes with a disc) and edges (the contour goes on from block to block) are facts that hold
+Ends (nodes with a disc) and edges (the contour continues from block to block) are facts that hold
 independently of each other. The answer is recursive: a path is an edge, or a path and one more
 edge. `closure` and `joined` say just that. `connected` gives the same answer from fewer symbols,
 and is what the task runs.
@@ -80,7 +80,7 @@ def connected(
     with one value to ends with the other: a logarithm of the number of nodes instead of all pairs
     of them. Where edges are `symmetric`, paths from zeros to ones are all there are.
 
-    Without `steps` it goes on until nothing changes (or, where sums never settle, until there is
+    Without `steps` it continues until nothing changes (or, where sums never settle, until there is
     nothing new to reach).
 
     >>> ends = dl.Distribution([0.9, 0.0, 0.8], "abc", exclusive=False)

@@ -2,7 +2,7 @@
 
 Sizes are the published ones: of each pair, in either order, 420 samples to train on, 120 to
 validate and 60 to test, and 60 of each pair that training doesn't have. Images of the three splits
-are disjoint; within a split an image may stand in several samples.
+are disjoint; within a split an image may be in several samples.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def readings(pairs: Sequence[Pair], digits: int) -> list[tuple[int, ...]]:
     >>> readings(HALF, 5)
     [(0, 1, 2, 3, 4), (0, 1, 3, 2, 3), (0, 1, 4, 1, 2)]
     """
-    # digits that share a pair come one after the other, so that few ways stay open meanwhile
+    # digits that share a pair are adjacent, so that few ways stay open meanwhile
     order = [*dict.fromkeys(digit for pair in pairs for digit in pair), *range(digits)]
     ways: list[dict[int, int]] = [{}]
     for digit in dict.fromkeys(order):
@@ -66,7 +66,7 @@ def _fits(way: dict[int, int], pairs: Sequence[Pair]) -> bool:
 
 
 def rows_of(rows: DigitRows, pairs: Sequence[Pair], count: int, seed: int) -> DigitRows:
-    """So many samples of each pair, of the images that these rows have."""
+    """This many samples of each pair, from the images of these rows."""
     generator = torch.Generator().manual_seed(seed)
     pools = {digit: _images_of(rows, digit) for digit in {d for pair in pairs for d in pair}}
     columns = [

@@ -21,7 +21,7 @@ from dolphin_tasks.training.noise import Noise
 GIVENS = (31, 42)
 """Fewest and most digits of a 9×9 puzzle."""
 COPIES = 30
-"""How many puzzles are made of one by the symmetries of Sudoku: searching takes the time."""
+"""How many puzzles are made from one by the symmetries of Sudoku: searching is what takes time."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Sudoku9Task(BoardTask[Sudoku9Config]):
         return [tuple(row) for row in read.tolist()]
 
     def right(self, answers: Sequence[Any], batch: data.BoardBatch) -> list[bool]:
-        """Whether all digits of an answer are right; 0 is no digit (see `guesses`)."""
+        """Whether all digits of an answer are right; 0 is not a digit (see `guesses`)."""
         return [
             answer is not None and all(a in (0, d) for a, d in zip(answer, board, strict=True))
             for answer, board in zip(answers, batch.digits.tolist(), strict=True)

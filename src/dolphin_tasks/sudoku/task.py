@@ -1,4 +1,4 @@
-"""What both Sudoku tasks are to the trainer: boards of digits, and a network that reads cells."""
+"""The common part of both Sudoku tasks: boards of digits, and a network that reads cells."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement
 # always comes before those that contain it, whatever rounding does.
 FACT_PENALTY = 1e-9
 
-# The score of a fact that can't hold. Next to a number as large as `ZERO` nothing would be left of
-# the penalties, and what is absorbed would be up to chance.
+# The score of a fact that can't hold. Added to a number as large as `ZERO`, penalties would be lost
+# to rounding, and what is absorbed would be arbitrary.
 LOWEST = -1e5
 
 
