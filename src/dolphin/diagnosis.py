@@ -118,11 +118,11 @@ def diagnose(
     with torch.no_grad():
         probs = d.in_rows(d.provenance.probs(d.tags_like())).cpu().numpy()
     case = _Case(d, wanted, match, logs, probs)
-    found = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]
+    findings = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]
     active = active_profile()
     return Diagnosis(
         d.batch,
-        tuple(found),
+        tuple(findings),
         tuple(np.flatnonzero(~case.reached).tolist()),
         tuple(np.flatnonzero(case.dead).tolist()),
         case.bounds(),
@@ -202,7 +202,7 @@ class _Case:
         rows = [row for row in np.flatnonzero(~self.reached).tolist() if row not in typed]
         absent = [row for row in rows if not self.present[row]]
         contradicted = [row for row in rows if self.present[row]]
-        found = []
+        findings = []
         if absent:
             text = (
                 f"{len(absent)} of {self.d.batch} rows have no symbol that is their target; "
@@ -212,15 +212,15 @@ class _Case:
                 "bce_loss, which also learns from wrong results; a larger k of dolphin.sample or "
                 "later sampling; match= if results are only close to the target"
             )
-            found.append(Finding("out of reach", tuple(absent), text, advice))
+            findings.append(Finding("out of reach", tuple(absent), text, advice))
         if contradicted:
             why, advice = self._why_zero()
             text = (
                 f"in {len(contradicted)} of {self.d.batch} rows the target is a result, but with "
                 f"probability 0: {why}; {self._examples(contradicted)}"
             )
-            found.append(Finding("contradiction", tuple(contradicted), text, advice))
-        return found
+            findings.append(Finding("contradiction", tuple(contradicted), text, advice))
+        return findings
 
     def _why_zero(self) -> tuple[str, str]:
         """Why a result that has derivations can have probability 0, and what to try."""
@@ -256,7 +256,7 @@ class _Case:
                 "argmax in between"
             )
             return [Finding("no graph", tuple(range(self.d.batch)), text, advice)]
-        found = []
+        findings = []
         sums = self._clipped()
         if sums.any():
             rows = np.flatnonzero(sums)
@@ -265,13 +265,13 @@ class _Case:
                 f"its result has no gradient (the target in {int(self.dead[rows].sum())} of them); "
                 f"the results of such a row add up to {self.mass[rows].mean():.3g} on average"
             )
-            found.append(Finding("clipped sums", tuple(rows.tolist()), text, _COUNT_ONCE))
+            findings.append(Finding("clipped sums", tuple(rows.tolist()), text, _COUNT_ONCE))
         elif self.cut:
             text = (
                 f"inside the program {self.cut:,} of {self.sums:,} sums passed 1 and were cut "
                 "there, so that no gradient goes through them"
             )
-            found.append(Finding("clipped sums", tuple(range(self.d.batch)), text, _COUNT_ONCE))
+            findings.append(Finding("clipped sums", tuple(range(self.d.batch)), text, _COUNT_ONCE))
         others = self.dead & ~sums
         if others.any():
             rows = np.flatnonzero(others)
@@ -281,8 +281,8 @@ class _Case:
                 "above_one='pass') or 'exact', where sums inside the program pass 1; see the "
                 "gradients of each provenance in docs/provenances.md"
             )
-            found.append(Finding("dead gradients", tuple(rows.tolist()), text, advice))
-        return found
+            findings.append(Finding("dead gradients", tuple(rows.tolist()), text, advice))
+        return findings
 
     def dropped(self) -> list[Finding]:
         """Results that should add up to 1, but don't."""

@@ -106,8 +106,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ('a', 0.25)
         """
         operation = "Distribution.from_logits"
-        made = input_of(operation, logits, symbols, exclusive, "logits", provenance)
-        return Distribution._of(made)
+        result = input_of(operation, logits, symbols, exclusive, "logits", provenance)
+        return Distribution._of(result)
 
     @classmethod
     @eager
@@ -129,8 +129,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         [('a', 0.2), ('b', 0.5)]
         """
         operation = "Distribution.from_log_probs"
-        made = input_of(operation, log_probs, symbols, exclusive, "log_probs", provenance)
-        return Distribution._of(made)
+        result = input_of(operation, log_probs, symbols, exclusive, "log_probs", provenance)
+        return Distribution._of(result)
 
     @classmethod
     @eager

@@ -143,20 +143,20 @@ def _grown_by_what_is_new(
 ) -> Distribution[S]:
     """Everything that follows from `start`, by steps over what the last step added."""
     start_round()
-    known = step(start)
-    if not _settled(tagged_of(known), tagged_of(union(start, known))):
+    result = step(start)
+    if not _settled(tagged_of(result), tagged_of(union(start, result))):
         raise InputError(
             "fixpoint: with only_new=True, step must keep what it is given: step(start) lacks "
             "symbols of start, or has them with less. Return union(start, ...), or leave it out."
         )
-    new = _what_is_new(start, known)
+    new = _what_is_new(start, result)
     for _ in range(max_iterations):
         if new is None:
-            return known
+            return result
         start_round()
-        more = union(known, step(distribution_of(new)))
-        new, known = _what_is_new(known, more), more
-    return known
+        more = union(result, step(distribution_of(new)))
+        new, result = _what_is_new(result, more), more
+    return result
 
 
 def _what_is_new(old: Distribution[S], known: Distribution[S]) -> Tagged | None:
@@ -275,15 +275,15 @@ def _folds_freely(provenance: Provenance, given: Sequence[Tagged], exclusive: bo
 
 def _halved(each: Sequence[Distribution[Any]], step: Function) -> list[Distribution[Any]]:
     """Neighbours joined two by two; where they have the same symbols, many pairs in one step."""
-    made: list[Distribution[Any]] = []
+    results: list[Distribution[Any]] = []
     at = 0
     while at + 1 < len(each):
         alike = itertools.takewhile(functools.partial(_alike, each[at]), each[at:])
         pairs = max(1, sum(1 for _ in alike) // 2)
         some = each[at : at + 2 * pairs]
-        made += [step(*some)] if pairs == 1 else _joined(some[::2], some[1::2], step)
+        results += [step(*some)] if pairs == 1 else _joined(some[::2], some[1::2], step)
         at += 2 * pairs
-    return [*made, *each[at:]]
+    return [*results, *each[at:]]
 
 
 def _joined(

@@ -157,7 +157,7 @@ def _posteriors(
     target = _target(made, wanted)
     whole = algebra.probs(target).view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero
-    found = []
+    results = []
     for one in given:
         d = _of_rows(one, made.batch)
         address = RowAddress(d.width)
@@ -166,8 +166,8 @@ def _posteriors(
         plan = Contraction([every, row], every, len(every), address=address)
         joint = algebra.contract([_flat(d, target), target], plan)
         probs = algebra.probs(joint).view(d.batch, d.width)
-        found.append(torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0))
-    return found
+        results.append(torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0))
+    return results
 
 
 def _target(made: Tagged, wanted: Sequence[Any]) -> Tags:
@@ -206,19 +206,19 @@ def _shares(
     every = torch.autograd.grad(
         logs.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
     )
-    found = []
+    shares = []
     for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
         if gradient is None:
-            found.append(logs.new_zeros(made.batch, d.width))
+            shares.append(logs.new_zeros(made.batch, d.width))
         elif alone[number]:  # an input of one row: what each row of the result says about it
             rows = [
                 torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
                 for one in logs
             ]
-            found.append(torch.stack([_share(d, variable, g).view(-1) for g in rows]))
+            shares.append(torch.stack([_share(d, variable, g).view(-1) for g in rows]))
         else:
-            found.append(d.in_rows(_share(d, variable, gradient)))
-    return logs, found
+            shares.append(d.in_rows(_share(d, variable, gradient)))
+    return logs, shares
 
 
 def _variable(operation: str, number: int, d: Tagged) -> Tensor:

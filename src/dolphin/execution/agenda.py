@@ -34,10 +34,10 @@ class Agenda:
         """The kind of nodes with this name and key, in the current mode."""
         mode = self.mode()
         whole = (name, key, id(mode))
-        known = self._kinds.get(whole)
-        if known is None:
-            known = self._kinds[whole] = Kind(name, run, mode)
-        return known
+        cached = self._kinds.get(whole)
+        if cached is None:
+            cached = self._kinds[whole] = Kind(name, run, mode)
+        return cached
 
     def mode(self) -> Mode:
         """The current mode; one object for all that are equal."""
@@ -49,10 +49,10 @@ class Agenda:
     ) -> Form:
         """The form of rows with these properties; it keeps the objects in its key alive."""
         key = (id(domain), id(provenance), info.device, info.dtype, exclusive)
-        known = self._forms.get(key)
-        if known is None:
-            known = self._forms[key] = Form(domain, provenance, info, exclusive)
-        return known
+        cached = self._forms.get(key)
+        if cached is None:
+            cached = self._forms[key] = Form(domain, provenance, info, exclusive)
+        return cached
 
     def add(self, node: Node) -> None:
         """Add a node; it becomes ready when all its operands have run."""

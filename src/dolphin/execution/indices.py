@@ -42,15 +42,15 @@ register("constants", _constants.__len__, _constants.clear)
 
 def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
     """A few integers as a tensor, created once per device."""
-    known = _constants.get((values, device))
-    if known is None:
+    cached = _constants.get((values, device))
+    if cached is None:
         if torch.compiler.is_compiling():  # an exporter's tensors have no values: don't keep them
             return torch.tensor(values, dtype=torch.int64, device=device)
         if len(_constants) >= _MOST_CONSTANTS:
             _constants.clear()
-        known = to_device(np.array(values, dtype=np.int64), device)
-        _constants[(values, device)] = known
-    return known
+        cached = to_device(np.array(values, dtype=np.int64), device)
+        _constants[(values, device)] = cached
+    return cached
 
 
 class Index:
@@ -70,12 +70,12 @@ class Index:
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The places (0 instead of -1), and a mask of those that were -1 if there are any."""
-        known = self._tensors.get(device)
-        if known is None:
+        cached = self._tensors.get(device)
+        if cached is None:
             places = to_device(np.maximum(self.places, 0), device)
             missing = None if self.complete else to_device(self.places < 0, device)
-            known = self._tensors[device] = (places, missing)
-        return known
+            cached = self._tensors[device] = (places, missing)
+        return cached
 
 
 class RowMap:
@@ -114,10 +114,10 @@ class RowMap:
 
     def on(self, device: torch.device) -> Tensor:
         """The rows as a tensor, created once per device."""
-        known = self._tensors.get(device)
-        if known is None:
-            known = self._tensors[device] = to_device(self.numbers, device)
-        return known
+        cached = self._tensors.get(device)
+        if cached is None:
+            cached = self._tensors[device] = to_device(self.numbers, device)
+        return cached
 
 
 @dataclass(frozen=True)
@@ -364,16 +364,16 @@ class Contraction:
 
     def flat_on(self, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor | None]:
         """Places in each operand, the groups, and the groups without a combination if any."""
-        known = self._flat_on.get(device)
-        if known is None:
+        cached = self._flat_on.get(device)
+        if cached is None:
             empty = np.ones(self.groups, dtype=bool)
             empty[self.group_of] = False
-            known = self._flat_on[device] = (
+            cached = self._flat_on[device] = (
                 [to_device(index, device) for index in self.indices],
                 self.groups_on(device),
                 to_device(np.flatnonzero(empty), device) if empty.any() else None,
             )
-        return known
+        return cached
 
     @functools.cached_property
     def order(self) -> np.ndarray:
@@ -387,16 +387,16 @@ class Contraction:
 
     def groups_on(self, device: torch.device) -> Tensor:
         """The group of every combination, created once per device."""
-        known = self._groups_on.get(device)
-        if known is None:
-            known = self._groups_on[device] = to_device(self.group_of, device)
-        return known
+        cached = self._groups_on.get(device)
+        if cached is None:
+            cached = self._groups_on[device] = to_device(self.group_of, device)
+        return cached
 
     def on(self, device: torch.device) -> tuple[BucketTensors, ...]:
         """The buckets on `device`, created once."""
-        known = self._devices.get(device)
-        if known is None:
-            known = tuple(
+        cached = self._devices.get(device)
+        if cached is None:
+            cached = tuple(
                 BucketTensors(
                     tuple(to_device(index.reshape(-1), device) for index in bucket.indices),
                     None if bucket.pad is None else to_device(bucket.pad, device),
@@ -406,8 +406,8 @@ class Contraction:
                 )
                 for bucket in self.buckets
             )
-            self._devices[device] = known
-        return known
+            self._devices[device] = cached
+        return cached
 
 
 _MANY = 1024  # places of an operand above which it pays to select the few that are used

@@ -159,14 +159,14 @@ def search(
     """
     batch = len(reading.logits)
     frontier = [[Node((), (), 0.0, progress)] for _ in range(batch)]
-    found: list[list[Found]] = [[] for _ in range(batch)]
+    results: list[list[Found]] = [[] for _ in range(batch)]
     logits, nodes = reading.logits, 0
     for length in range(depth + 1):
         log_probs, finals = _split(logits, ends)
         if progress is not None:
             _rule_out(log_probs, finals, frontier)
         for row, (own, last) in enumerate(zip(frontier, finals.tolist(), strict=True)):
-            found[row] += [
+            results[row] += [
                 Found(n.tokens, n.log_prob + e)
                 for n, e in zip(own, last, strict=False)
                 if n.progress is None or n.progress.complete
@@ -180,7 +180,7 @@ def search(
         frontier = [_grow(own, new, nodes) for own, new in zip(frontier, steps, strict=True)]
         logits = reading.extend(*_tensors(frontier, nodes, width, length + 1, logits.device))
         nodes += width
-    return found
+    return results
 
 
 def _split(logits: Tensor, ends: Sequence[int]) -> tuple[Tensor, Tensor]:

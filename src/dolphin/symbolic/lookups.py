@@ -62,16 +62,16 @@ class KeyReader:
 
     def shared(self, function: Key, domain: Symbols) -> KeyIndex:
         """The index of symbols that all rows share; built once where the function has a key."""
-        known = None if self.watch is None else fingerprint(function)
-        if known is None:
+        cached = None if self.watch is None else fingerprint(function)
+        if cached is None:
             return KeyIndex.of(self._keys(function, None, domain.numbers(self.table)))
-        index = _indices.get((known, domain))
+        index = _indices.get((cached, domain))
         if index is not None and index.table is self.table:
             return index
-        keys = self._keys(function, known, domain.numbers(self.table))
+        keys = self._keys(function, cached, domain.numbers(self.table))
         index = KeyIndex.of(keys, self.table)
         if self.watch is not None and self.watch.steady:
-            _indices.replace((known, domain), index)
+            _indices.replace((cached, domain), index)
         return index
 
     def in_rows(self, function: Key, numbers: np.ndarray, batch: int) -> Side:

@@ -169,16 +169,16 @@ class Circuit:
 
         A circuit belongs to inputs with certain groups, so the columns are always the same.
         """
-        known = self._leaves.get(device)
-        if known is None:
+        cached = self._leaves.get(device)
+        if cached is None:
             start = np.cumsum([0, *columns])
             facts = [start[p] + c for p, c in self.facts]
             places = [start[p] + c for p, group in self.rests for c in group]
             owners = [at for at, (_, group) in enumerate(self.rests) for _ in group]
             arrays = [np.array(part, dtype=np.int64) for part in (facts, places, owners)]
             first, second, third = (to_device(array, device) for array in arrays)
-            known = self._leaves[device] = (first, second, third)
-        return known
+            cached = self._leaves[device] = (first, second, third)
+        return cached
 
     def _facts_in(
         self, inputs: Sequence[Facts], rows: int, device: torch.device

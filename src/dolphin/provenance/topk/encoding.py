@@ -82,8 +82,8 @@ class Code:
 
     def on(self, device: torch.device) -> CodeTensors:
         """The tensors of this code, created once per device."""
-        known = self._devices.get(device)
-        if known is None:
+        cached = self._devices.get(device)
+        if cached is None:
             holds = np.zeros((self.columns, self.words), dtype=np.int64)
             first = np.zeros((3, self.columns), dtype=np.int64)
             for group in self.groups:
@@ -92,11 +92,11 @@ class Code:
                 for value, column in enumerate(group.columns):
                     for word, ruled_out in _others_ruled_out(value, group.digits):
                         holds[column, word] |= ruled_out
-            known = self._devices[device] = CodeTensors(
+            cached = self._devices[device] = CodeTensors(
                 to_device(holds.T.reshape(self.words, 1, -1, 1), device),
                 *(to_device(row, device) for row in first),
             )
-        return known
+        return cached
 
 
 def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int, int]]:
