@@ -1,55 +1,57 @@
 """Questions about scenes as programs: shapes and colours are learnt from answers alone.
 
-A scene is a few objects, each seen as a noisy vector. A question is a small program of its own
-(filter, count, exists, query), different from sample to sample; the label is its answer.
-
-    python examples/scene_questions.py --picture scenes.png
+A question is a program of its own: filter, relate (left or right), filter; count, exists or query.
 """
 
 import argparse
-import operator
+import random
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import dolphin as dl
 
 SHAPES, COLOURS = ("cube", "ball", "cone"), ("red", "green", "blue")
-KINDS = ("count", "exists", "first")
-LOOKS = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0))
-read_shape, read_colour = (
-    dl.network(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 3)), names)
-    for names in (SHAPES, COLOURS)
-)
+torch.manual_seed(0)
+LOOKS = {name: torch.randn(16) for name in SHAPES + COLOURS}
+SEEN = {of: dl.network(nn.Linear(16, 3), x) for of, x in (("shape", SHAPES), ("colour", COLOURS))}
 
 
-@dl.batched
-def answer(things: Tensor, question: tuple[str, str]) -> dl.Distribution[Any]:
-    """ONE scene, ONE question: how many of a colour, is there a shape, what is the first red?"""
-    kind, wanted = question
-    if kind == "first":
-        result = dl.Distribution.certain("none")
-        for thing in reversed(list(things)):
-            both = dl.apply(read_colour(thing), read_shape(thing), lambda c, s: (c, s))
-            result = dl.apply(both, result, lambda b, rest: b[1] if b[0] == wanted else rest)
-        return result
-    read = read_colour if kind == "count" else read_shape
-    number = dl.reduce(operator.add, [read(t).map(lambda x: int(x == wanted)) for t in things])
-    return number if kind == "count" else number.map(bool)
+@dl.program
+def first_shape(chosen: dl.Distribution[frozenset], shapes: list[dl.Distribution[str]]) -> str:
+    """What is it, the first of these from the left?"""
+    things = dl.choose(chosen)
+    return dl.choose(shapes[min(things)]) if things else "nothing"
+
+
+def ask(things: Any, question: list[str], *, shape: Any, colour: Any) -> dl.Distribution[Any]:
+    """ONE scene, ONE question. What is chosen is a set of things; nothing is read twice for it."""
+    chosen: Any = dl.Distribution.certain(frozenset(range(n := len(things))))
+    for word in question[:-1]:
+        if word in ("left", "right"):
+            pairs = [(i, j) if word == "left" else (j, i) for j in range(n) for i in range(j)]
+            chosen = chosen.map(lambda s, pairs=pairs: frozenset(i for i, j in pairs if j in s))
+        else:
+            for i, thing in enumerate(things):
+                name = colour(thing) if word in COLOURS else shape(thing)
+                fits = name.map(lambda name, word=word: name == word)
+                chosen = dl.apply(chosen, fits, lambda s, yes, i=i: s if yes else s - {i})
+    if question[-1] != "query":
+        return chosen.map(len if question[-1] == "count" else bool)
+    return first_shape(chosen, [shape(thing) for thing in things])
 
 
 def scenes(count: int, seed: int) -> tuple[Any, ...]:
-    """Things (n, 16), questions and true answers."""
-    generator, made = torch.Generator().manual_seed(seed), []
-    for size in torch.randint(1, 5, (count,), generator=generator).tolist():
-        shape, colour = torch.randint(0, 3, (2, size), generator=generator)
-        noise = 0.3 * torch.randn(size, 16, generator=generator)
-        kind, wanted = torch.randint(0, 3, (2,), generator=generator).tolist()
-        first = [SHAPES[s] for s, c in zip(shape.tolist(), colour, strict=True) if c == wanted]
-        truth = [int((colour == wanted).sum()), bool((shape == wanted).any()), (*first, "none")[0]]
-        question = KINDS[kind], (SHAPES if kind == 1 else COLOURS)[wanted]
-        made.append((LOOKS[0, shape] + LOOKS[1, colour] + noise, question, truth[kind]))
+    """Things (n, 16), questions, and true answers: those of a perfect perception."""
+    rng, made, sure = random.Random(seed), [], dl.Distribution.certain
+    for _ in range(count):
+        scene = [(rng.choice(SHAPES), rng.choice(COLOURS)) for _ in range(rng.randint(1, 5))]
+        question = [rng.choice(COLOURS), rng.choice(["left", "right"])][: rng.randint(1, 2)]
+        question += rng.choice([[rng.choice(SHAPES), "count"], ["count"], ["exists"], ["query"]])
+        true = ask(scene, question, shape=lambda x: sure(x[0]), colour=lambda x: sure(x[1]))
+        looks = torch.stack([LOOKS[shape] + LOOKS[colour] for shape, colour in scene])
+        made.append((looks + 0.3 * torch.randn_like(looks), question, true.argmax()[0]))
     return tuple(zip(*made, strict=True))
 
 
@@ -57,19 +59,18 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--picture")
 args = parser.parse_args()
-optimizer = torch.optim.Adam([*read_shape.parameters(), *read_colour.parameters()], lr=3e-3)
+optimizer = torch.optim.Adam(nn.ModuleDict(SEEN).parameters(), lr=2e-2)
 for step in range(args.steps):
     things, questions, truth = scenes(48, seed=step)
     optimizer.zero_grad()
-    dl.nll_loss(answer(things, questions), truth).backward()
+    dl.nll_loss(dl.batched(ask)(things, questions, **SEEN), truth).backward()
     optimizer.step()
 things, questions, truth = scenes(300, seed=10**6)
-right = list(map(operator.eq, answer(things, questions).argmax(), truth))
+answers = dl.batched(ask)(things, questions, **SEEN).argmax()
 shares = {}
-for kind in KINDS:
-    marks = [mark for mark, (asked, _) in zip(right, questions, strict=True) if asked == kind]
-    shares[kind] = sum(marks) / len(marks)
-    print(f"{kind}: {shares[kind]:.1%} right")
+for word in ("count", "exists", "query", "left", "right"):
+    marks = [a == b for a, b, q in zip(answers, truth, questions, strict=True) if word in q]
+    print(f"{word}: {shares.setdefault(word, sum(marks) / len(marks)):.1%} right")
 if args.picture:
     from matplotlib.figure import Figure
 

@@ -441,3 +441,14 @@ def test_where_refuses_what_is_no_condition():
         dl.where("yes", a, a)  # type: ignore[arg-type]
     with pytest.raises(dl.InputError, match="3 rows for 2"):
         dl.where([True, False, True], dl.Distribution([[1.0], [1.0]], "a"), "b")
+
+
+def test_weights_that_the_function_makes_itself_are_made_anew():
+    """Results with such tensors must not be remembered without them."""
+
+    def coin(x):
+        return dl.weighted(dict(zip("ab", torch.tensor([0.25, 0.75]), strict=True)))
+
+    d = dl.Distribution([0.5, 0.5], [0, 1])
+    for _ in range(2):
+        assert d.map(coin).row(0) == [("a", 0.25), ("b", 0.75)]

@@ -167,7 +167,7 @@ def test_scene_questions(run):
     shares = [
         float(line.split()[1].rstrip("%")) for line in run("scene_questions", "--steps", "25")
     ]
-    assert len(shares) == 3
+    assert len(shares) == 5  # count, exists, query, left, right
     assert min(shares) > 60
 
 

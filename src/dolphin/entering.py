@@ -13,7 +13,7 @@ from dolphin.errors import InputError
 from dolphin.execution.contractions import settle_inputs
 from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting, collecting
 from dolphin.execution.tagged import Tagged
-from dolphin.input_checks import Exclusive, precision
+from dolphin.input_checks import Exclusive, precision, read_symbols
 from dolphin.input_checks import Kind as Numbers
 from dolphin.inputs import Given
 from dolphin.provenance.contract import Provenance, TagInfo
@@ -49,7 +49,8 @@ def _input_of_sample(
     row = row if row.dim() == 1 else row[0]
     agenda = sample.agenda
     key: Hashable = None
-    if type(symbols) in (range, str) and isinstance(exclusive, bool):  # cheap to compare
+    if isinstance(exclusive, bool):  # cheap to compare
+        symbols = symbols if type(symbols) in (range, str) else read_symbols(operation, symbols)
         layout = (row.shape[0], row.dtype, row.device)
         key = (operation, symbols, exclusive, kind, id(algebra), layout, id(agenda.mode()))
     recipe = None if key is None else agenda.recipes.get(key)

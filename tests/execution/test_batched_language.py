@@ -39,6 +39,21 @@ def test_chance_inside(algebra):
         assert_same_as_the_loop(drunk, (rows,), [*rows, weights], 1e-8)
 
 
+def test_the_rounds_of_a_fixpoint_repeat_their_draws():
+    """Drawing anew in every round, the recursion would never come to an end."""
+
+    def step(s):
+        return dl.weighted({(s + 1) % 3: 0.5, s: 0.25})
+
+    def walked(row):
+        start = dl.Distribution.from_logits(row, range(3)).map(step)  # the same one, outside
+        return dl.fixpoint(lambda d: dl.union(d, d.map(step)), start, max_iterations=10)
+
+    leaf = rows_of(2)[1]
+    with dl.using("exact"):
+        assert_same_as_the_loop(walked, (list(leaf),), [leaf], 1e-8)
+
+
 @pytest.mark.parametrize("algebra", ALGEBRAS)
 @pytest.mark.parametrize(
     "question",

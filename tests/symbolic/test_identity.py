@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin.symbolic.identity import fingerprint, lasting
 
 
 def dist(symbols=(0, 1, 2), provenance=None):
@@ -427,3 +428,46 @@ def test_same_code_in_two_operations():
     assert list(dl.filter(d, is_one).symbols) == [1]
     assert list(dl.apply(d, is_one).symbols) == [False, True]
     assert list(dl.apply_if(d, is_one, is_one).symbols) == [True]
+
+
+SCOPE = """
+def helper(x): return x + SHIFT
+def f(x): return helper(TABLE["one"] + ROWS[0][0] + len((x,))) if x in NAMES else math.floor(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SHIFT = 10",
+        "TABLE['one'] = 5",
+        "TABLE = {'one': 5}",
+        "ROWS[0].insert(0, 7)",
+        "NAMES.discard(2)",
+        "helper = abs",
+        "helper.__code__ = (lambda x: 0).__code__",
+        "helper.__defaults__ = (1,)",
+        "len = lambda x: 50",
+        "math = type('Other', (), {'floor': staticmethod(lambda x: -1)})",
+    ],
+)
+def test_a_change_is_noticed_at_a_glance(change):
+    scope = {"SHIFT": 1, "TABLE": {"one": 1}, "ROWS": ([0],), "NAMES": {2, 3}, "math": math}
+    exec(SCOPE, scope)
+    f = scope["f"]
+    assert lasting(f) is None, "nobody has looked at it"
+    fingerprint(f)
+    before = lasting(f)
+    assert before is not None
+    assert lasting(f) is before
+    exec(change, scope)
+    assert lasting(f) is None
+    d = dl.Distribution([0.25, 0.25, 0.5], [1, 2, 3])
+    assert [*d.map(f).symbols] == list(dict.fromkeys(map(f, (1, 2, 3))))
+
+
+def test_what_closes_over_something_is_looked_at_every_time():
+    inner = (lambda k: lambda x: x + k)(1)
+    for function in [lambda x, k=1: x + k, inner, functools.partial(max, 1)]:
+        fingerprint(function)
+        assert lasting(function) is None

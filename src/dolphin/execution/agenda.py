@@ -25,6 +25,7 @@ class Agenda:
         self._given: dict[int, tuple[int, Any]] = {}  # facts from outside by id: bit, and itself
         self._kinds: dict[Hashable, Kind] = {}
         self._modes: dict[Mode, Mode] = {}
+        self._mode: Mode | None = None  # the last one
         self._forms: dict[Hashable, Form] = {}
         self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
         self.recipes: dict[Hashable, Any] = {}
@@ -41,8 +42,10 @@ class Agenda:
 
     def mode(self) -> Mode:
         """The current mode; one object for all that are equal."""
-        mode = Mode.current()
-        return self._modes.setdefault(mode, mode)
+        if self._mode is None or not self._mode.in_force():
+            mode = Mode.current()
+            self._mode = self._modes.setdefault(mode, mode)
+        return self._mode
 
     def form(
         self, domain: Symbols | None, provenance: Provenance, info: TagInfo, exclusive: bool

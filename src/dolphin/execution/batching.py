@@ -17,6 +17,7 @@ import torch
 
 from dolphin.execution import run, selecting
 from dolphin.execution.contractions import operand_of, run_contractions, settle, spread_out
+from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
 from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, collecting
 from dolphin.execution.profiling import active_profile
@@ -60,7 +61,7 @@ class _Recipe(NamedTuple):
     """How an operation is recorded, to be reused for others with the same key."""
 
     kind: Kind
-    plan: Plan
+    plan: Plan | None  # None: it is made when the operation runs
     taking_part: tuple[bool, ...] | None  # which operands have tags; None: all of them
     form: Form
 
@@ -105,12 +106,13 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         return run.combine(task, operands, where)
     key = _recipe_key(sample, task, operands)
     recipe = None if key is None else sample.agenda.recipes.get(key)
-    if recipe is None:
+    if recipe is None or (recipe.plan is None and repeats_draws()):
         return _combine_anew(task, operands, key)
     taking_part = recipe.taking_part
     if taking_part is not None:
         operands = [d for d, takes_part in zip(operands, taking_part, strict=True) if takes_part]
-    return Pending.of(Node(sample, recipe.kind, operands, recipe.plan), recipe.form)
+    payload = task if recipe.plan is None else recipe.plan
+    return Pending.of(Node(sample, recipe.kind, operands, payload), recipe.form)
 
 
 def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hashable | None:
@@ -138,11 +140,15 @@ def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) 
         return run.combine(task, operands, None)
     domains = [_known(d) for d in operands]
     if None in domains:
-        return _combine_later(common, task, operands)
+        if repeats_draws():  # the function may draw
+            return run.combine(task, operands, None)
+        return _combine_later(common, task, operands, key)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
+    if plan.draws is not None and repeats_draws():  # which draws these are is known here only
+        return run.combine(task, operands, None)
     if plan.draws is not None:  # chance: the facts of each row are created when it runs
-        return _combine_later(common, task, operands)
+        return _combine_later(common, task, operands, key)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
     agenda = common.sample.agenda
     kind = agenda.kind("combine", common.key(len(taking_part)), run_contractions)
@@ -164,7 +170,9 @@ def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
         return make_plan(task, domains, skipped, Sources(Watch))
 
 
-def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> Tagged:
+def _combine_later(
+    common: _Common, task: Task, operands: Sequence[Tagged], recipe: Hashable | None
+) -> Tagged:
     """Symbols depend on numbers: functions run later, so what they read must not change."""
     functions = (task.function, task.condition, *(task.on or ()))
     held = [None if f is None else steady(f) for f in functions]
@@ -177,11 +185,13 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
         identity = tuple(map(id, functions))
     key = (identity, task.cache, len(operands))
     node = common.node(task.operation, key, _run_combinations, operands, task)
-    exclusive = all(d.exclusive for d in operands)
-    result = Pending(node, common.provenance, common.info, exclusive=exclusive)
+    agenda, exclusive = common.sample.agenda, all(d.exclusive for d in operands)
+    form = agenda.form(None, common.provenance, common.info, exclusive)
     if changing:
         node.wait()
-    return result
+    elif recipe is not None:
+        agenda.recipes[recipe] = _Recipe(node.kind, None, None, form)
+    return Pending.of(node, form)
 
 
 def unite(operands: Sequence[Tagged]) -> Tagged:
@@ -211,11 +221,22 @@ def rowwise(
 
     `domain`: the symbols of the result, where they are known beforehand.
     """
-    common = _common([d])
-    if common is None:
+    sample = collecting()
+    if sample is None:
         return operation(d)
-    node = common.node(name, key, _run_rowwise, [d], operation)
-    return Pending(node, common.provenance, common.info, domain=domain, exclusive=exclusive)
+    agenda, whole = sample.agenda, None
+    if isinstance(d, Pending):
+        whole = (name, key, d.form(agenda), domain, exclusive, id(agenda.mode()))
+    recipe = agenda.recipes.get(whole)
+    if recipe is None:
+        common = _common([d])
+        if common is None:
+            return operation(d)
+        kind = agenda.kind(name, common.key(key), _run_rowwise)
+        recipe = kind, agenda.form(domain, common.provenance, common.info, exclusive)
+        if whole is not None:
+            agenda.recipes[whole] = recipe
+    return Pending.of(Node(sample, recipe[0], [d], operation), recipe[1])
 
 
 def read_rows(

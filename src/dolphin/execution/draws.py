@@ -254,6 +254,11 @@ def witness() -> Iterator[list[Hashable]]:
 _rounds: ContextVar[Rounds | None] = ContextVar("dolphin_rounds", default=None)
 
 
+def repeats_draws() -> bool:
+    """Whether this is the step of a fixpoint, whose rounds repeat the same draws."""
+    return _rounds.get() is not None
+
+
 @contextlib.contextmanager
 def rounds() -> Iterator[Rounds]:
     """A block for the rounds of a fixpoint."""

@@ -88,6 +88,16 @@ class Mode(NamedTuple):
         gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return cls(gradients, inference, _autocast("cpu") + _autocast("cuda"), current_settings())
 
+    def in_force(self) -> bool:
+        """Whether it is the present mode. Asked for every operation: nothing is built."""
+        return (
+            torch.is_grad_enabled() is self.gradients
+            and torch.is_inference_mode_enabled() is self.inference
+            and not (self.autocast or torch.is_autocast_enabled("cpu"))
+            and not torch.is_autocast_enabled("cuda")
+            and current_settings() is self.settings
+        ) or Mode.current() == self
+
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """A block in this mode."""

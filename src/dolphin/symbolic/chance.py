@@ -156,6 +156,7 @@ class Sources:
         self.remembered = True
         self._watch = watch
         self._active: Watch | None = None
+        self._loose = False  # whether a function gave a loose one since the last note
 
     def anew(self) -> Sources:
         """Sources without tensors, to compute the key of the functions again."""
@@ -186,10 +187,10 @@ class Sources:
 
     def take_note(self) -> bool:
         """Whether calls since the last note may be remembered."""
-        watch = self._active
-        if watch is None:
-            return True
-        pure, watch.looked = not watch.looked, False
+        pure, self._loose = not self._loose, False
+        if self._active is not None:
+            pure &= not self._active.looked
+            self._active.looked = False
         self.remembered &= pure
         return pure
 
@@ -206,9 +207,7 @@ class Sources:
         known = None if watch is None else watch.weight(entry)
         if known is not None:
             return known
-        self.remembered = False
-        if watch is not None:
-            watch.looked = True
+        self._loose, self.remembered = True, False
         self.tensors.append(entry)
         return Weight(0.0, (Term(len(self.tensors) - 1, 0, 1.0),))
 

@@ -1,0 +1,131 @@
+"""A record of what a function reads, to check cheaply whether it is still the same function.
+
+Inspecting all that a function reads (`contents.Reader`) takes longer than most small operations.
+Where that is names, plain values and plain containers, a `Trail` records each place together with
+the object found there: as long as the same objects are in the same places, nothing has changed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+from collections.abc import Collection, Mapping
+from operator import is_
+from typing import Any
+
+from dolphin.symbolic.bytecode import Use, uses_of
+from dolphin.symbolic.libraries import is_library_function, of_library
+from dolphin.symbolic.values import FLAT, NOTHING, is_declared
+
+_MOST_PLACES = 500
+
+
+class Trail:
+    """The places that a function reads, and the objects found there."""
+
+    __slots__ = ("_containers", "_functions", "_names")
+
+    def __init__(self) -> None:
+        self._names: list[tuple[Mapping[str, Any], str, Any]] = []
+        self._functions: list[tuple[types.FunctionType, types.CodeType]] = []
+        self._containers: list[tuple[Collection[Any], tuple[Any, ...]]] = []
+
+    def unchanged(self) -> bool:
+        """Whether the same objects are still in all places."""
+        for scope, name, value in self._names:
+            if scope.get(name, NOTHING) is not value:
+                return False
+        for container, items in self._containers:
+            if len(container) != len(items) or not all(map(is_, container, items)):
+                return False
+        for function, code in self._functions:
+            if function.__code__ is not code or not is_bare(function):
+                return False
+        return True
+
+    # -- walking -----------------------------------------------------------------------------------
+
+    def follow(self, function: types.FunctionType) -> bool:
+        """Record what a function reads; False if it reads more than can be recorded."""
+        if any(known is function for known, _ in self._functions):  # recursion
+            return True
+        if not is_bare(function) or is_declared(function):
+            return False
+        self._functions.append((function, function.__code__))
+        uses = uses_of(function.__code__)
+        return all(self._use(use, function.__globals__) for use in uses.chains)
+
+    def _use(self, use: Use, scope: dict[str, Any]) -> bool:
+        if use.root == "first":  # an argument
+            return True
+        if use.root != "global":
+            return False
+        value = self._read(scope, use.name)
+        if value is NOTHING:
+            value = self._read(vars(builtins), use.name)
+        if value is NOTHING:
+            return True
+        for name in use.chain:
+            if type(value) is not types.ModuleType:
+                break  # a method of a plain value, unless `_value` says that it is none
+            value = self._read(vars(value), name)
+            if value is NOTHING:  # its module may make it up
+                return False
+        else:
+            return self._value(value)
+        return type(value) in FLAT | {tuple, list, dict, set, frozenset} and self._value(value)
+
+    def _read(self, scope: Mapping[str, Any], name: str) -> Any:
+        value = scope.get(name, NOTHING)
+        self._names.append((scope, name, value))
+        return value
+
+    def _value(self, value: Any) -> bool:
+        cls = type(value)
+        if cls in FLAT:
+            return True
+        if cls is dict:
+            return self._items(value.keys(), kept=True) and self._items(value.values(), kept=True)
+        if cls in (tuple, frozenset, list, set):
+            return self._items(value, kept=cls in (list, set))
+        if is_declared(value):
+            return False
+        if cls is types.FunctionType:
+            if is_library_function(value):
+                return not value.__closure__
+            return self.follow(value)
+        if cls is types.BuiltinFunctionType:
+            return isinstance(value.__self__, (types.ModuleType, type(None)))
+        return isinstance(value, type) and of_library(value.__module__)
+
+    def _items(self, items: Collection[Any], kept: bool) -> bool:
+        if len(items) > _MOST_PLACES or len(self._containers) > _MOST_PLACES:
+            return False
+        if kept:
+            self._containers.append((items, tuple(items)))
+        return all(map(self._value, items))
+
+
+def trail_of(function: types.FunctionType) -> Trail | None:
+    """The trail of a function; None if not all that it reads can be recorded.
+
+    >>> limits = {"low": 1}
+    >>> trail = trail_of(eval("lambda x: x > limits['low']", {"limits": limits}))
+    >>> trail.unchanged()
+    True
+    >>> limits["low"] = 2
+    >>> trail.unchanged()
+    False
+    """
+    trail = Trail()
+    return trail if trail.follow(function) else None
+
+
+def is_bare(function: types.FunctionType) -> bool:
+    """Whether it is its code and names of its module, and nothing more."""
+    return not (
+        function.__closure__
+        or function.__defaults__
+        or function.__kwdefaults__
+        or function.__dict__
+    )
