@@ -56,7 +56,7 @@ def scenes(count: int, seed: int) -> tuple[Any, ...]:
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=200)
+parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--picture")
 args = parser.parse_args()
 optimizer = torch.optim.Adam(nn.ModuleDict(SEEN).parameters(), lr=2e-2)

@@ -662,3 +662,24 @@ def test_a_program_without_a_result_belongs_to_its_inputs(name, layout):
         result = never(d)
         assert (result.symbols, result.batch_size, result.dtype) == ((), 2, torch.float64)
         dl.nll_loss(result, [0, 1]).backward(retain_graph=True)
+
+
+@pytest.mark.parametrize("algebra", ["exact", "dtkp-am"])
+def test_two_children_by_condition(algebra):
+    @dl.program
+    def family():
+        return tuple(dl.choose(dl.weighted({"boy": 0.5, "girl": 0.5})) for _ in range(2))
+
+    with dl.using(algebra, k=4) if algebra == "dtkp-am" else dl.using(algebra):
+        children = family()
+        known = dl.condition(children, children.map(lambda both: "boy" in both))
+    assert known.prob_of([("boy", "boy")]).item() == pytest.approx(1 / 3)
+
+
+def test_an_error_inside_a_program_is_one_sentence():
+    @dl.program
+    def wrong(d):
+        return dl.choose(dl.weighted({dl.choose(d): 0.7, "other": 0.7}))
+
+    with pytest.raises(dl.DolphinError, match=r"Normalise them first after choosing 1\.$"):
+        wrong(dl.Distribution([1.0], [1]))

@@ -39,6 +39,15 @@ class UnsupportedError(DolphinError, NotImplementedError):
     """A provenance does not have the operation that was asked for."""
 
 
+def told(error: BaseException) -> str:
+    """An exception inside a sentence, without a full stop of its own.
+
+    >>> told(ValueError("Too large."))
+    'ValueError: Too large'
+    """
+    return f"{type(error).__name__}: {error}".removesuffix(".")
+
+
 def shorten(value: object, limit: int = 80) -> str:
     """`repr(value)`, cut to `limit` characters: messages quote symbols of any size.
 

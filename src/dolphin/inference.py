@@ -238,8 +238,8 @@ def _not_recorded(operation: str, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{operation}: no gradients were recorded for {what}, and an algebra of numbers needs "
         "them. Make the inputs from numbers that require gradients (logits.requires_grad_()) and "
-        "run the program outside torch.no_grad(), or use 'exact' or 'dtkp-am' as the provenance "
-        "of the inputs."
+        "run the program outside torch.no_grad(), or make everything, chance included, in a block "
+        "`with dolphin.using('exact')` (or 'dtkp-am')."
     )
 
 

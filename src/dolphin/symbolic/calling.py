@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten
+from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten, told
 from dolphin.symbolic.chance import Sources, Weighted, chance_number
 from dolphin.symbolic.changing import NOTHING, Changing, including
 from dolphin.symbolic.identity import key_of
@@ -215,7 +215,7 @@ class _Call:
         wants = _arity(function)
         message = (
             f"{self.operation}: the {role} {name_of(function)} raised "
-            f"{type(error).__name__}: {error}, called with {_quote(arguments)}"
+            f"{told(error)}, called with {_quote(arguments)}"
         )
         if wants is not None and wants != len(arguments):
             message += (

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from dolphin.errors import DolphinError, FunctionError, SizeError, SymbolError, shorten
+from dolphin.errors import DolphinError, FunctionError, SizeError, SymbolError, shorten, told
 from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
 from dolphin.symbolic.endless import EndlessError, Watched, watched
@@ -301,7 +301,7 @@ def run(execution: Execution, function: Callable[[], Any]) -> None:
         if isinstance(error, DolphinError) and str(error).startswith(f"{name}: "):
             raise
         raise FunctionError(
-            f"{name}: the program raised {type(error).__name__}: {error}{execution.after()}."
+            f"{name}: the program raised {told(error)}{execution.after()}."
         ) from error
     node = execution.node
     if execution.stopped:

@@ -169,7 +169,7 @@ def _noted_look(function: Any, identity: Identity) -> Identity:
 def lasting(function: Callable[..., Any] | None) -> Hashable | None:
     """An object that stands for a function as long as nothing that it reads changes.
 
-    None for functions that were not inspected (`identify`) or that read more than a `Trail` records.
+    None for functions that were not inspected (`identify`), or read more than a `Trail` records.
 
     >>> def larger(x, y): return max(x, y)
     >>> lasting(max) is max, lasting(larger) is None
