@@ -104,12 +104,12 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     old = new = start
-    with rounds() as draws, recursion() as known:
+    with rounds() as draws, recursion() as last:
         if only_new:
             old = _grown_by_what_is_new(checked, start, max_iterations, draws.start_round)
         for _ in range(max_iterations):
             draws.start_round()
-            known.start_round()
+            last.start_round()
             new = checked(old)
             if _settled(tagged_of(old), tagged_of(new)):
                 return new

@@ -135,6 +135,8 @@ def test_a_goal_keeps_the_tags_of_what_is_asked_for(name, layout):
 
 # -- what the last round knew ----------------------------------------------------------------------
 
+DETOURS = [(a, b) for a in range(10, 16) for b in range(a + 1, 17)]
+
 
 def anew(edges):
     def step(paths):
@@ -164,10 +166,13 @@ def fickle(edges):
 
 @pytest.mark.parametrize("provenance", [dl.TopKProofs(1), dl.TopKProofs(3, wmc="exact")], ids=repr)
 @pytest.mark.parametrize("recursion", [anew, linear, quadratic, fickle])
-def test_what_the_last_round_knew_changes_nothing(monkeypatch, provenance, recursion):
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_the_last_round_knew_changes_nothing(monkeypatch, provenance, recursion, shared):
     generator = torch.Generator().manual_seed(3)
-    given = torch.rand(6, 7, generator=generator, dtype=torch.float64)
-    asked = [(a, b) for a in range(5) for b in range(5)]
+    links = [*DETOURS, *EDGES]
+    given = torch.rand(6, len(links), generator=generator, dtype=torch.float64) / 20
+    given += torch.tensor([0.9 * (b == a + 1) for a, b in links])  # the long way is likelier
+    asked = [(a, b) for a in range(5) for b in range(5)] + DETOURS
     taken_over, results = [], []
     renewed = renewing._renewed
 
@@ -180,12 +185,15 @@ def test_what_the_last_round_knew_changes_nothing(monkeypatch, provenance, recur
     for known in (True, False):
         monkeypatch.setattr(dl.TopKProofs, "renews", known)
         probs = given.clone().requires_grad_()
-        rows = [(EDGES[:n], probs[row, :n]) for row, n in enumerate((7, 4, 7, 6, 1, 5))]
-        edges = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
+        rows = [(links[:n], probs[row, :n]) for row, n in enumerate((28, 24, 28, 21, 1, 15))]
+        if shared:
+            edges = dl.Distribution(probs, links, exclusive=False, provenance=provenance)
+        else:
+            edges = dl.Distribution.from_rows(rows, exclusive=False, provenance=provenance)
         found = dl.fixpoint(recursion(edges), edges).probs(asked)
         found.square().sum().backward()
         results.append((found, probs.grad))
-        assert bool(taken_over) == known or recursion in (quadratic, fickle)
+        assert bool(taken_over) == known or recursion is not anew
         taken_over.clear()
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)

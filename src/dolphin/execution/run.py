@@ -71,16 +71,8 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     rows = Rows(batch, [address for _, address in flat], active, apart)
     plan = make_plan(task, domains, skipped, sources, rows)
     given = [tags for tags, _ in flat if tags is not None]
-    known = current_recursion(provenance)
-    if known is not None and given and plan.draws is None:
-        made = known.run(
-            lists_of(plan.combinations),
-            [[tags] for tags in given],
-            batch,
-            provenance,
-            lambda lists: run_lists(lists, given, provenance),
-        )
-        constant = outcome.constant
+    if plan.draws is None:
+        made, constant = _recalled(plan, given, batch, provenance), outcome.constant
     else:
         made, constant = _run(task, plan, given, outcome, sources)
     result = outcome.tagged(plan.domain, made, constant)
@@ -96,7 +88,21 @@ def run_shared(
         return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
     tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
-    return outcome.tagged(plan.domain, run(plan, tags, outcome.provenance))
+    return outcome.tagged(plan.domain, _recalled(plan, tags, 1, outcome.provenance))
+
+
+def _recalled(plan: Plan, tags: Sequence[Tags], batch: int, provenance: Provenance) -> Tags | None:
+    """`run`, in a recursion with what the last round knew."""
+    last = current_recursion(provenance)
+    if last is None or not tags:
+        return run(plan, tags, provenance)
+    return last.run(
+        lists_of(plan.combinations),
+        [[each] for each in tags],
+        batch,
+        provenance,
+        lambda lists: run_lists(lists, tags, provenance),
+    )
 
 
 def _run(
@@ -210,7 +216,6 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     rows = Rows(batch, [address for _, address in flat])
     plan = union_plan("union", [d.domain for d in operands], rows)
     parts = [tags for tags, _ in flat]
-    known = None if shared else current_recursion(provenance)
 
     def made_of(lists: IndexLists) -> Tags | None:
         active = active_profile()
@@ -221,11 +226,11 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
                 joined = provenance.concat(parts)
         return run_lists(lists, [joined], provenance)
 
-    lists = lists_of(plan.combinations)
-    if known is None:
+    lists, last = lists_of(plan.combinations), current_recursion(provenance)
+    if last is None:
         made = made_of(lists)
     else:
-        made = known.run(lists, [parts], batch, provenance, made_of)
+        made = last.run(lists, [parts], 1 if shared else batch, provenance, made_of)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
 
 

@@ -188,9 +188,11 @@ class Provenance(abc.ABC):
         """Which of n tags are not the same; None if that can't be told."""
         raise AssertionError("only algebras that renew")
 
-    def renewed(self, old: Tags, part: Tags, index: Index) -> Tags:
-        """Tags at these places of both, one after the other; `part` was made of the same inputs."""
-        return self.select(self.concat([old, part]), index)
+    def renewed(self, old: Tags, index: Index, part: Tags, at: np.ndarray) -> Tags:
+        """Old tags at these places, but those of `part`, made of the same inputs, at `at`."""
+        places = index.places.copy()
+        places[at] = self.size(old) + np.arange(len(at))
+        return self.select(self.concat([old, part]), Index(places))
 
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")

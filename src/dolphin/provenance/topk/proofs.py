@@ -329,6 +329,11 @@ def differing(old: Proofs, new: Proofs) -> np.ndarray | None:
     return (~same).any(0).any(-1).cpu().numpy()
 
 
+def copied(tags: Proofs) -> Proofs:
+    """The same proofs, to be changed in place."""
+    return replace(tags, patterns=tags.patterns.clone(), scores=tags.scores.clone())
+
+
 def replaced(tags: Proofs, places: Tensor, by: Proofs) -> Proofs:
     """Other proofs of the same inputs at some places; spends the given ones."""
     k, rows = max(tags.k, by.k), max(tags.patterns.shape[-1], by.patterns.shape[-1])

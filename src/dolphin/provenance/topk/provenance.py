@@ -302,9 +302,15 @@ class TopKProofs(Provenance):
             return None
         return proofs.differing(old, new)
 
-    def renewed(self, old: AnyProofs, part: AnyProofs, index: Index) -> Proofs:
-        made = self.select(self.concat([old, part]), index)
-        return replace(made, disjoint=isinstance(part, Proofs) and part.disjoint)
+    @torch.no_grad()
+    def renewed(self, old: AnyProofs, index: Index, part: AnyProofs, at: np.ndarray) -> Proofs:
+        assert isinstance(old, Proofs) and isinstance(part, Proofs)
+        if part.layout.words == old.layout.words and part.layout.begins_with(old.layout):
+            kept = proofs.copied(old) if index.is_identity(old.n) else proofs.select(old, index)
+            made = proofs.replaced(kept, to_device(at, old.scores.device), part)
+        else:
+            made = super().renewed(old, index, part, at)
+        return replace(made, disjoint=part.disjoint, fields=None, literal=None)
 
     # -- samples of a batch ------------------------------------------------------------------------
 
