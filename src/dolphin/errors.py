@@ -40,7 +40,7 @@ class UnsupportedError(DolphinError, NotImplementedError):
 
 
 def told(error: BaseException) -> str:
-    """An exception inside a sentence, without a full stop of its own.
+    """An exception as part of a sentence, without its own full stop.
 
     >>> told(ValueError("Too large."))
     'ValueError: Too large'

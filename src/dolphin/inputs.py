@@ -352,10 +352,10 @@ def _groups_in_rows(
 def _widened(given: Iterable[tuple[int, Groups]], width: int) -> dict[tuple[int, Groups], Groups]:
     """Groups of `width` columns for rows with these lengths and groups.
 
-    What stands behind a row's last column can't hold, so it may have any groups. It has those of a
-    longer row where all others are its own: rows with the same groups are worked on together, and
-    stories of two to four sentences have one kind of row instead of three. With k = 3 a step of 64
-    such stories takes 60 instead of 560 ms.
+    Padding after a row's last column can't hold, so it may have any groups. It gets those of a
+    longer row whose other groups are the same: rows with the same groups are processed together,
+    and stories of two to four sentences have one kind of row instead of three. With k = 3 a step
+    of 64 such stories takes 60 instead of 560 ms.
     """
     found: dict[tuple[int, Groups], Groups] = {}
     for length, groups in sorted(given, key=lambda each: -each[0]):

@@ -61,7 +61,7 @@ class _Recipe(NamedTuple):
     """How an operation is recorded, to be reused for others with the same key."""
 
     kind: Kind
-    plan: Plan | None  # None: it is made when the operation runs
+    plan: Plan | None  # None: it is built when the operation runs
     taking_part: tuple[bool, ...] | None  # which operands have tags; None: all of them
     form: Form
 

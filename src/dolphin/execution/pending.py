@@ -89,7 +89,7 @@ class Mode(NamedTuple):
         return cls(gradients, inference, _autocast("cpu") + _autocast("cuda"), current_settings())
 
     def in_force(self) -> bool:
-        """Whether it is the present mode. Asked for every operation: nothing is built."""
+        """Whether it is the current mode. Called for every operation: nothing is built."""
         return (
             torch.is_grad_enabled() is self.gradients
             and torch.is_inference_mode_enabled() is self.inference

@@ -79,16 +79,16 @@ def _differ(provenance: Provenance, old: Tags, new: Tags, n: int) -> np.ndarray:
 
 # -- contractions of one round after the other -----------------------------------------------------
 
-_WORTH_A_LOOK = 2048  # combinations from which on it pays to look for what is known
+_WORTH_A_LOOK = 2048  # combinations above which it pays to search for results to reuse
 
-Blocks = Sequence[Sequence[Tags]]  # of each operand: flattened tags that stand one after the other
+Blocks = Sequence[Sequence[Tags]]  # of each operand: flattened tags, one after the other
 Widths = tuple[int, ...]  # places of a row, of each block
 Run = Callable[[IndexLists], Tags]
 
 
 @dataclass(frozen=True)
 class _Done:
-    """A contraction over rows with symbols of their own, and what it made."""
+    """A contraction in per-row layout, and its result."""
 
     lists: Contraction
     widths: tuple[Widths, ...]  # of each operand, and of the result
@@ -201,13 +201,13 @@ _recursion: ContextVar[Recursion | None] = ContextVar("dolphin_recursion", defau
 
 
 def current_recursion(provenance: Provenance) -> Recursion | None:
-    """That of the innermost fixpoint that runs now, for algebras whose tags can be taken over."""
+    """That of the innermost fixpoint that runs now, for algebras whose tags can be reused."""
     return _recursion.get() if provenance.renews else None
 
 
 @contextlib.contextmanager
 def recursion() -> Iterator[Recursion]:
-    """For the duration of a fixpoint."""
+    """A block for the rounds of a fixpoint."""
     own = Recursion()
     token = _recursion.set(own)
     try:
@@ -237,7 +237,7 @@ def _moved(places: np.ndarray, batch: int, old: Widths, new: Widths) -> np.ndarr
 def _renewed(
     last: _Done, now: _Done, stale: np.ndarray, batch: int, provenance: Provenance, run: Run
 ) -> _Change:
-    """The stale groups made anew, the others as they were."""
+    """The stale groups computed again, the others unchanged."""
     lists = now.lists
     known = np.zeros(last.lists.groups, dtype=bool)
     known[last.lists.group_of] = True

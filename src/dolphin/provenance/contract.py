@@ -177,11 +177,11 @@ class Provenance(abc.ABC):
     # -- rounds of a recursion (optional) ----------------------------------------------------------
 
     renews = False
-    """Whether tags can be taken over from the last round of a recursion, if those they are made of
+    """Whether tags can be reused from the last round of a recursion, if those they are made of
     are the same. A tag must say all: where tags are numbers, equal ones may differ in gradients."""
 
     def size(self, tags: Tags) -> int:
-        """How many symbols there are, all rows together where they are flattened."""
+        """The number of symbols, of all rows together where they are flattened."""
         raise AssertionError("only algebras that renew")
 
     def differing(self, old: Tags, new: Tags) -> np.ndarray | None:

@@ -194,7 +194,7 @@ def _gradients_at(
     operands: Sequence[Tensor],
     grad: Tensor,
 ) -> list[Tensor]:
-    """The same where few results have a gradient: only their products are made again.
+    """The same where few results have a gradient: only their products are computed again.
 
     A best product passes its gradient on to one fact and one product of the step before, so of a
     recursion's thousands of symbols hardly one per row has any. A backward pass of PathFinder

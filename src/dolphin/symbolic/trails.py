@@ -69,7 +69,7 @@ class Trail:
             if type(value) is not types.ModuleType:
                 break  # a method of a plain value, unless `_value` says that it is none
             value = self._read(vars(value), name)
-            if value is NOTHING:  # its module may make it up
+            if value is NOTHING:  # its module may compute it
                 return False
         else:
             return self._value(value)

@@ -335,7 +335,7 @@ def copied(tags: Proofs) -> Proofs:
 
 
 def replaced(tags: Proofs, places: Tensor, by: Proofs) -> Proofs:
-    """Other proofs of the same inputs at some places; spends the given ones."""
+    """Other proofs of the same inputs at some places; overwrites the given ones."""
     k, rows = max(tags.k, by.k), max(tags.patterns.shape[-1], by.patterns.shape[-1])
     patterns, new = (
         _more_proofs(part.patterns, k, 0).expand(-1, -1, -1, rows) for part in (tags, by)
