@@ -157,3 +157,27 @@ def test_shares_of_something_small_have_precise_gradients():
     one = dl.normalized(dl.filter(d, lambda s: s == 0)).prob_of([0])
     assert one.item() == 1.0
     assert torch.autograd.grad(one, x)[0].abs().max().item() < 1e-3
+
+
+# -- proofs
+
+
+def likely_or_not(name, chunk):
+    """One symbol with the proofs ab, ac, d and a, of which two are kept: a and d."""
+    x = torch.tensor([[0.9, 0.9, 0.9, 0.3]], dtype=torch.float64, requires_grad=True)
+    with dl.using(name, k=2), dl.settings(chunk_elements=chunk):
+        facts = dl.Distribution(x, "abcd", exclusive=False)
+        both = dl.apply_if(facts, facts, lambda s, t: s + t, lambda s, t: s == "a" and t in "bc")
+        either = dl.union(both, facts.map(lambda s: {"d": "ac"}.get(s, s)))
+        wanted = dl.filter(either, lambda s: s in ("ab", "ac", "a"))
+        result = dl.apply(wanted, lambda s: "yes").prob_of(["yes"])
+    return result, torch.autograd.grad(result, x)[0]
+
+
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_proof_of_one_piece_absorbs_those_of_another_before_the_best_are_chosen(name, chunk):
+    (found, gradient), (whole, wanted) = likely_or_not(name, chunk), likely_or_not(name, 10**6)
+    assert whole.item() == pytest.approx(1.0 if name == "dtkp-am" else 1.0 - 0.1 * 0.7)
+    torch.testing.assert_close(found, whole)
+    torch.testing.assert_close(gradient, wanted)

@@ -20,6 +20,7 @@ class Questions:
 
     semiring: Semiring
     groups: Iterator[int]
+    divisor = 1.0  # the least that was divided by, times that of what was divided again
 
     def _times(self, tags: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -164,10 +165,11 @@ class Questions:
             raise RefusedError("an event is true or false")
         if isinstance(self.semiring, Numbers) or not self.semiring.counts:
             raise UnsettledError("only exact answers are compared")
-        rows = []
+        rows, divisors = [], [1.0]
         for number in range(batch):
             row, holds = d.row_of(number), event.row_of(number).tag(True, self.semiring.zero)
             whole = self.semiring.probability(holds)
+            divisors.append(whole.real or 1.0)
             parts = [
                 Jet(0.0)
                 if whole.real <= 0.0
@@ -175,10 +177,11 @@ class Questions:
                 for _, tag in row
             ]
             rows.append(self._input(row.symbols, parts, exclusive=d.exclusive))
+        self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=d.exclusive)
 
     def normalized(self, d: Value) -> Value:
-        rows = []
+        rows, divisors = [], [1.0]
         for row in d.each:
             probs = [self.semiring.probability(tag) for _, tag in row]
             whole = total(probs)
@@ -186,7 +189,9 @@ class Questions:
                 raise UnsettledError("too small to be divided by")
             if whole.real > 0.0:
                 probs = [p / whole for p in probs]
+                divisors.append(whole.real)
             rows.append(self._input(row.symbols, probs, exclusive=True))
+        self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=True)
 
     def _input(self, symbols: list[Any], probs: list[Jet], *, exclusive: bool) -> Row:

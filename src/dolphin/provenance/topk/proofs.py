@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -343,6 +344,16 @@ def replaced(tags: Proofs, places: Tensor, by: Proofs) -> Proofs:
     scores, better = (_more_proofs(part.scores[None], k, NO_PROOF)[0] for part in (tags, by))
     patterns = patterns.contiguous().index_copy_(2, places, new)
     return replace(tags, patterns=patterns, scores=scores.index_copy_(1, places, better))
+
+
+def absorbs(best: Proofs, parts: Sequence[Proofs]) -> bool:
+    """Whether a proof of some part contains one of the best proofs of its symbol, and more."""
+    for slot, part in itertools.product(range(best.k), parts):
+        own = best.patterns[:, slot, None]
+        contains = (own & ~part.patterns).eq(0).all(0) & (own != part.patterns).any(0)
+        if bool((contains & best.exists[slot] & part.exists).any()):
+            return True
+    return False
 
 
 def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:

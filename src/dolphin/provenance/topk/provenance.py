@@ -39,6 +39,7 @@ from dolphin.provenance.topk.weighing import (
 )
 
 AnyProofs = Proofs | LargeInput
+Known = tuple[Tensor, Tensor]  # patterns and scores of proofs
 
 _LARGE_GROUP = 4  # chunks that the work for one symbol may take as a whole
 
@@ -193,31 +194,49 @@ class TopKProofs(Provenance):
             joined = joined if plan.position is None else self.select(joined, plan.position)
         return replace(joined, row_map=row_map)
 
-    def _searched(self, search: Search, bucket: BucketTensors, before: int) -> list[Proofs]:
+    def _searched(
+        self, search: Search, bucket: BucketTensors, before: int, known: Known | None = None
+    ) -> list[Proofs]:
         """The proofs of a bucket's groups, some groups at a time."""
         each = search.cost(bucket)
         if not torch.compiler.is_compiling():
             limit = chunk_elements()
             if each > _LARGE_GROUP * limit and bucket.depth > 2:  # pieces of two, at least
-                return [self._in_pieces(search, bucket, before, -(-each // limit))]
+                return [self._in_pieces(search, bucket, before, -(-each // limit), known)]
         step = at_once(bucket.width, each)
         found = []
         for start in range(0, bucket.width, step):
             width = min(step, bucket.width - start)
-            patterns, scores = search.run(bucket, before, start, width)
+            patterns, scores = search.run(bucket, before, start, width, known)
             found.append(Proofs(patterns, scores, search.layout, search.disjoint))
         return found
 
-    def _in_pieces(self, search: Search, bucket: BucketTensors, before: int, pieces: int) -> Proofs:
-        """Groups too large to be searched as a whole: the best of each piece, then of those."""
+    def _in_pieces(
+        self,
+        search: Search,
+        bucket: BucketTensors,
+        before: int,
+        pieces: int,
+        known: Known | None,
+    ) -> Proofs:
+        """Groups too large to be searched as a whole: the best of each piece, then of those.
+
+        A proof of one piece may absorb some of the best of another, which then has places for the
+        next ones: those pieces are searched again, with the best of all as candidates.
+        """
         depth = max(2, -(-bucket.depth // min(pieces, bucket.depth)))
-        parts = [
-            proofs.concat(self._searched(search, bucket.piece(start, depth), before))
-            for start in range(0, bucket.depth, depth)
-        ]
-        joined = replace(proofs.concat(parts), disjoint=search.disjoint)
-        places = np.arange(joined.n)
-        return self.contract([joined], Contraction([places], places % bucket.width, bucket.width))
+        while True:
+            parts = [
+                proofs.concat(self._searched(search, bucket.piece(start, depth), before, known))
+                for start in range(0, bucket.depth, depth)
+            ]
+            joined = replace(proofs.concat(parts), disjoint=search.disjoint)
+            places = np.arange(joined.n)
+            plan = Contraction([places], places % bucket.width, bucket.width)
+            best = self.contract([joined], plan)
+            if search.simple or not proofs.absorbs(best, parts):
+                return best
+            known = best.patterns, best.scores
 
     def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction, apart: bool) -> Proofs:
         """Many operands: k² unions per additional operand, and never more than fit in memory."""

@@ -149,23 +149,38 @@ class Search:
             )
 
     def run(
-        self, bucket: BucketTensors, before: int, start: int, width: int
+        self,
+        bucket: BucketTensors,
+        before: int,
+        start: int,
+        width: int,
+        known: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Patterns (words, k, width, r) and scores (k, width, r) of groups start .. start+width.
 
-        There are `before` groups in earlier buckets.
+        There are `before` groups in earlier buckets. `known`: the same for proofs of the bucket's
+        groups that are candidates, too.
         """
         row = None if self.row is None else self.row[before:]
         chunk = _Chunk.of(bucket, row, start, width)
         if self.simple:
             return self._likeliest(self._scores(chunk), chunk)
+        if known is not None:
+            part = slice(start, start + width)
+            return self._likeliest_of_all(chunk, (known[0][:, :, part], known[1][:, part]))
         if not self.weighs and reading_is_free(self.operands[0].scores):
             return self._likeliest_first(chunk)
         return self._likeliest_of_all(chunk)
 
-    def _likeliest_of_all(self, chunk: _Chunk) -> tuple[Tensor, Tensor]:
+    def _likeliest_of_all(
+        self, chunk: _Chunk, known: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         patterns = self._unions(chunk)
         candidates = self._weigh(patterns, chunk) if self.weighs else self._scores(chunk)
+        if known is not None:
+            more = known[0].expand(-1, -1, -1, self.rows)
+            patterns = torch.cat([patterns, more], 1)
+            candidates = torch.cat([candidates, known[1].expand(-1, -1, self.rows)])
         return self._likeliest_absorbing(candidates, patterns)
 
     def _likeliest_first(self, chunk: _Chunk) -> tuple[Tensor, Tensor]:
