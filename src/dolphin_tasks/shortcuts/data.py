@@ -36,8 +36,7 @@ def both_orders(pairs: Sequence[Pair]) -> list[Pair]:
     >>> both_orders([(0, 0), (0, 1)])
     [(0, 0), (0, 1), (1, 0)]
     """
-    either: set[Pair] = {*pairs, *((b, a) for a, b in pairs)}
-    return sorted(either)
+    return [(a, b) for a, b in sorted({*pairs, *((b, a) for a, b in pairs)})]
 
 
 def others(pairs: Sequence[Pair], digits: int) -> list[Pair]:
