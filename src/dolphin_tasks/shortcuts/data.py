@@ -42,7 +42,7 @@ def both_orders(pairs: Sequence[Pair]) -> list[Pair]:
 def others(pairs: Sequence[Pair], digits: int) -> list[Pair]:
     """The pairs of digits below `digits` that are in neither order among these."""
     known = set(both_orders(pairs))
-    return [pair for pair in itertools.product(range(digits), repeat=2) if pair not in known]
+    return [pair for pair in itertools.product(range(digits), range(digits)) if pair not in known]
 
 
 def readings(pairs: Sequence[Pair], digits: int) -> list[tuple[int, ...]]:
