@@ -3,8 +3,8 @@
     python benchmarks/epoch_choice.py sum --n 5 --epochs 8 --seeds 3 4 5 --runs runs/sum-5
 
 Trains once per seed, and measures every epoch on the test set as well, which no run of `dolphin
-train` does. Adds to `benchmarks/results/epoch_choice.json`, of which `benchmarks/collect.py` makes
-a table. With `--runs` the runs are kept in `runs/sum-5-seed3` and so on.
+train` does. Adds to `benchmarks/results/epoch_choice.json`. With `--runs` the runs are kept in
+`runs/sum-5-seed3` and so on.
 """
 
 from __future__ import annotations
@@ -56,6 +56,18 @@ RULES: dict[str, Callable[[Epochs, int], int]] = {
 }
 
 
+def choices(epochs: Epochs, rows: int) -> dict[str, float]:
+    """The test accuracy of the epoch that each rule chooses, and of the last one.
+
+    >>> epochs = [{"validation_accuracy": v, "validation_loss": 1 - v, "test_accuracy": t}
+    ...           for v, t in ((0.5, 0.6), (0.95, 0.9), (0.94, 0.92))]
+    >>> choices(epochs, 100)
+    {'most right answers': 0.9, 'lowest validation loss': 0.9, 'last near-tie': 0.92, 'last': 0.92}
+    """
+    chosen = {name: epochs[rule(epochs, rows)]["test_accuracy"] for name, rule in RULES.items()}
+    return {**chosen, "last": epochs[-1]["test_accuracy"]}
+
+
 class Watched(Trainer):
     """A trainer that looks at the test set after every epoch."""
 
@@ -89,7 +101,9 @@ def watch(name: str, arguments: list[str], seed: int, runs: str | None) -> dict[
     keys = ("epoch", "validation_accuracy", "validation_loss", "test_accuracy")
     epochs = [{key: line[key] for key in keys} for line in trainer.progress.history]
     rows = len(trainer.data.validation)
-    return {"command": " ".join([name, *arguments]), "seed": seed, "rows": rows, "epochs": epochs}
+    command = " ".join([name, *arguments])
+    chosen = choices(epochs, rows)
+    return {"command": command, "seed": seed, "rows": rows, "chosen": chosen, "epochs": epochs}
 
 
 def main() -> None:

@@ -352,6 +352,20 @@ def test_two_discs_too_far_apart_are_not_joined():
     assert (ends < 0).all() and task.answers(outputs, batch) == [False]
 
 
+@pytest.mark.parametrize(
+    ("options", "share"), [({}, 0.1), ({"size": 128}, 1.0), ({"end_share": 0.0}, 0.0)]
+)
+def test_ends_are_corrected_as_much_as_they_may(options, share):
+    task = make_task(**options)
+    network = task.network().eval()
+    images = torch.rand(2, 1, task.config.size, task.config.size)
+    with torch.no_grad():
+        before = network(images)[0]
+        network.ends[-1].bias.add_(3.0)
+        moved = network(images)[0] - before
+    torch.testing.assert_close(moved, torch.full_like(moved, 3.0 * share), atol=1e-4, rtol=1e-4)
+
+
 def test_an_image_of_nothing_is_answered():
     for size in (32, 128):
         task = make_task(size=size)
@@ -372,6 +386,8 @@ def test_an_image_of_nothing_is_answered():
         ({"grid": 1}, "--grid"),
         ({"grid": 17}, "--grid"),
         ({"data_seed": -1}, "--data-seed"),
+        ({"end_share": -0.1}, "--end-share must not be negative"),
+        ({"end_share": 0.1, "network": "paper"}, "--end-share is for --network better"),
         ({"loss": "nll"}, "--loss"),
     ],
 )

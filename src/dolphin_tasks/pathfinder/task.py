@@ -37,6 +37,8 @@ TRAIN, VALIDATION, TEST = 100_000, 2_000, 10_000
 PAPER_SIDE = 6
 SURE = 1e-6
 """Probabilities of a connection are clamped to this."""
+SMALL = 64
+"""Images with fewer pixels along a side mostly keep the first guess of their discs."""
 BETTER_SIDE = 16
 """Blocks along a side: finer grids separate more contours, and cost more."""
 
@@ -55,6 +57,9 @@ class PathfinderConfig(TrainConfig):
     too, plain-whole the whole image."""
     grid: int | None = None
     """Blocks along a side (default: 6 for the paper's network, otherwise 16)."""
+    end_share: float | None = None
+    """How much the better network may correct its first guess of where the discs are (default: a
+    tenth for images below 64 pixels, where made-up discs are learnt first, otherwise 1)."""
     balance: Literal["none", "distance"] = "none"
     """distance: discs are as far apart in images with one label as in those with the other, so that
     their distance says nothing."""
@@ -93,6 +98,13 @@ class PathfinderConfig(TrainConfig):
             raise OptionError(f"--size {self.size} --dashes {self.dashes}: {error}") from None
         if not 2 <= self.side <= self.size // 2:
             raise OptionError(f"--grid must be 2 to {self.size // 2} blocks, got {self.side}.")
+        if self.end_share is not None:
+            if self.network != "better":
+                raise OptionError(
+                    "--end-share is for --network better: others have no first guess."
+                )
+            if self.end_share < 0:
+                raise OptionError(f"--end-share must not be negative, got {self.end_share}.")
         if self.data_seed < 0:
             raise OptionError(f"--data-seed must not be negative, got {self.data_seed}.")
         if self.curriculum and self.balance != "none":
@@ -185,7 +197,12 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
             case "paper":
                 return model.GlobalNetwork(config.size, len(self.nodes), len(self.edges))
             case "better":
-                return model.LocalNetwork(config.window, config.side, design.radius, stride, width)
+                share = config.end_share
+                if share is None:
+                    share = 0.1 if config.size < SMALL else 1.0
+                return model.LocalNetwork(
+                    config.window, config.side, design.radius, stride, width, share
+                )
             case "plain":
                 features = model.local_features(config.side, stride, width)
                 look = model.Glimpse(config.window, config.side, design.radius)
