@@ -1,6 +1,7 @@
 """Questions about scenes as programs: shapes and colours are learnt from answers alone.
 
 A question is a program of its own: filter, relate (left or right), filter; count, exists or query.
+Run `python examples/scene_questions.py --picture scenes.png`.
 """
 
 import argparse
@@ -13,8 +14,7 @@ from torch import nn
 import dolphin as dl
 
 SHAPES, COLOURS = ("cube", "ball", "cone"), ("red", "green", "blue")
-torch.manual_seed(0)
-LOOKS = {name: torch.randn(16) for name in SHAPES + COLOURS}
+LOOKS = dict(zip(SHAPES + COLOURS, torch.randn(6, 16, generator=torch.manual_seed(0)), strict=True))
 SEEN = {of: dl.network(nn.Linear(16, 3), x) for of, x in (("shape", SHAPES), ("colour", COLOURS))}
 
 
