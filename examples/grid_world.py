@@ -69,7 +69,7 @@ def main() -> None:
     if args.picture:
         from matplotlib.figure import Figure
 
-        axis = (figure := Figure(figsize=(4, 3), layout="constrained")).subplots()
+        axis = (figure := Figure((4, 3))).subplots(subplot_kw={"xticks": [], "yticks": []})
         axis.imshow([["#H.SG".index(cell) for cell in row] for row in GRID], cmap="RdYlGn")
         for (r, c), way in best.items():
             axis.text(c, r, way.translate(str.maketrans("^>v<", "↑→↓←")), size=20, ha="center")

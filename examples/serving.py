@@ -71,7 +71,7 @@ def main() -> None:
         from matplotlib.figure import Figure
 
         left, right = (figure := Figure(figsize=(6, 1.8), layout="constrained")).subplots(1, 2)
-        left.imshow(pictures[0].view(32, 16).tolist(), cmap="gray_r")
+        left.imshow(torch.cat([*pictures[0].view(2, 16, 16)], 1).tolist(), cmap="gray_r")
         right.barh(list(answer), list(answer.values()))
         figure.savefig(args.picture)
 

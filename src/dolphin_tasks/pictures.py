@@ -115,12 +115,14 @@ def draw_sheet(rows: Sequence[SheetRow], path: Path) -> None:
 
 
 def draw_bars(panels: Mapping[str, Sequence[tuple[Any, float]]], path: Path) -> None:
-    """Draw distributions side by side: for each a title, and its likeliest symbols as bars."""
+    """Draw distributions, three per line: each has a title, and bars for its likeliest symbols."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.6 * len(panels), 2.4), dpi=150, facecolor="white")
-    grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axis, (title, pairs) in zip(grid, panels.items(), strict=True):
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.0 * lines), dpi=120, facecolor="white")
+    for number, (title, pairs) in enumerate(panels.items(), 1):
+        axis = figure.add_subplot(lines, columns, number)
         names = [str(symbol) for symbol, _ in reversed(pairs)]
         values = [probability for _, probability in reversed(pairs)]
         axis.barh(range(len(pairs)), values, color="#54aeff")
