@@ -129,7 +129,8 @@ def most_likely(
     likeliest symbol. The result has no gradients.
 
     Args:
-        inputs, targets: as for `posterior`.
+        inputs: as for `posterior`.
+        targets: as for `posterior`.
 
     >>> import dolphin as dl
     >>> a, b = (dl.Distribution([0.5, 0.3, 0.2], [0, 1, 2], provenance="exact") for _ in "ab")

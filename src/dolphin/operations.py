@@ -103,7 +103,8 @@ def apply_if(
         arguments: K ≥ 1 distributions, then f, then cond (optional with `on`), both pure functions
             of K symbols.
         on: one key function per operand, for two or three operands.
-        where, cache: as for `apply`.
+        where: as for `apply`.
+        cache: as for `apply`.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.5, 0.5], [1, 2])
