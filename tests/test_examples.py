@@ -24,7 +24,7 @@ QUICKLY = {"sum_mnist": ["--n", "3", "--epochs", "2"]}
 BELOW = (
     "sum_mnist", "pseudo_labels", "constraint_layer", "hidden_markov", "noisy_sensor", "grid_world",
     "counting", "kinship", "language_model", "consistent_answers", "kinship_model", "sudoku",
-    "shortest_path", "learnt_rules", "clustering", "detection", "scene_questions",
+    "shortest_path", "learnt_rules", "rule_templates", "clustering", "detection", "scene_questions",
     "expression_trees",
 )  # fmt: skip
 """Examples with a test of what they find out."""
@@ -201,6 +201,16 @@ def test_learnt_rules(run):
     learnt, right = run("learnt_rules", "--steps", "16")
     assert int(learnt.split()[2]) >= 55
     assert float(right.split()[-1].rstrip("%")) > 80
+
+
+def test_rule_templates(run):
+    lines = run("rule_templates", "--steps", "8")
+    assert [line.split(" (")[0] for line in lines] == [
+        "grandparent: parent of a parent",
+        "grandchild: child of a child",
+        "sibling: child of a parent",
+        "parent-in-law: parent of a spouse",
+    ]
 
 
 def test_clustering(run):
