@@ -17,6 +17,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
 from dolphin.execution.pending import Pending
 from dolphin.execution.profiling import active_profile
+from dolphin.execution.recollection import Recollection
 from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
@@ -103,14 +104,34 @@ def fixpoint(
     )
     if traced is not None:
         return distribution_of(traced)
+    own = tagged_of(start)
+    if goal is not None or not own.provenance.structural or active_profile() is not None:
+        return _repeated(checked, start, max_iterations, only_new=only_new)
+    recollection = Recollection(own, step, (max_iterations, only_new))
+    known = recollection.outcome
+    if known is not None:
+        return distribution_of(known)
+    result = _repeated(checked, start, max_iterations, only_new=only_new)
+    recollection.keep(tagged_of(result))
+    return result
+
+
+def _repeated(
+    step: Callable[[Distribution[S]], Distribution[S]],
+    start: Distribution[S],
+    max_iterations: int,
+    *,
+    only_new: bool,
+) -> Distribution[S]:
+    """`step` until nothing changes."""
     old = new = start
     with rounds() as draws, recursion() as last:
         if only_new:
-            old = _grown_by_what_is_new(checked, start, max_iterations, draws.start_round)
+            old = _grown_by_what_is_new(step, start, max_iterations, draws.start_round)
         for _ in range(max_iterations):
             draws.start_round()
             last.start_round()
-            new = checked(old)
+            new = step(old)
             if _settled(tagged_of(old), tagged_of(new)):
                 return new
             old = new

@@ -12,7 +12,7 @@ probabilities, and derives the rest; README.md in this folder shows one in fifte
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -107,6 +107,23 @@ class Provenance(abc.ABC):
         logarithms of probabilities are wanted.
         """
         raise AssertionError("only structural algebras have one")
+
+    def reads(self) -> int:
+        """For structural algebras: grows whenever tags are turned into numbers."""
+        return 0
+
+    def content(self, parts: Sequence[Tags]) -> tuple[Hashable, Sequence[Facts]] | None:
+        """For structural algebras: what tags say, whatever facts they speak of; and those facts.
+
+        None where that can't be told apart. Tags of shared symbols only.
+        """
+        return None
+
+    def of_other_facts(
+        self, tags: Tags, facts: Sequence[Facts]
+    ) -> Callable[[Sequence[Facts]], Tags] | None:
+        """The same tags of other facts in the places of these; None if they speak of more."""
+        return None
 
     @abc.abstractmethod
     def one(self, n: int, like: Tags) -> Tags:

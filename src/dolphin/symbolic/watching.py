@@ -23,8 +23,20 @@ class Watcher(Protocol):
 _watcher: ContextVar[Watcher | None] = ContextVar("dolphin_watcher", default=None)
 
 
+class _Calls:
+    """How many user functions were called, in any thread."""
+
+    count = 0
+
+
+def calls_so_far() -> int:
+    """Grows with every call of a user function, in any thread."""
+    return _Calls.count
+
+
 def calls_of_functions(calls: int) -> contextlib.AbstractContextManager[None]:
     """The block in which user functions are called this many times."""
+    _Calls.count += calls
     watcher = _watcher.get()
     return contextlib.nullcontext() if watcher is None else watcher.functions(calls)
 

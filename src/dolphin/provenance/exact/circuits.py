@@ -1,14 +1,16 @@
-"""Circuits: sums of products of probabilities, evaluated layer by layer for a whole batch.
+"""Circuits: sums of products of probabilities, evaluated level by level for a whole batch.
 
-A layer is a contraction (see indices.py): each of its nodes is a sum of products of two earlier
-values. Values that later layers need are passed on, so a layer reads the one before it and nothing
-else. Everything is in logarithms and double precision, so nothing underflows; a layer's backward
-pass needs no more memory than its values. Only second derivatives are computed in plain numbers.
+Each node is a sum of products of two values of earlier levels, in double precision. Three ways lead
+to the same values. Plain numbers (sweeps.py) are fast, and enough unless a logarithm is asked for
+of something too small for them. Then, and where a compiler or a device forbids looking, the way
+leads through logarithms. Second derivatives are taken of plain numbers in ordinary operations.
+There a level is a contraction (see indices.py), and what later levels need is handed on.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,12 +22,23 @@ from torch import Tensor
 from dolphin.execution.indices import BucketTensors, Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.exact.sweeps import Level, Sweep
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, precisely, prob_of_log, rounded_to, safe_log
+from dolphin.provenance.numerics import (
+    ZERO,
+    precisely,
+    prob_of_log,
+    reading_is_free,
+    rounded_to,
+    safe_log,
+    underflows,
+)
 
 _SUMS = DAMP(above_one="pass")
 
 Pairs = list[tuple[int, int]]
+AreLogs = bool | Tensor
+"""Whether numbers are logarithms of probabilities: all, none, or (a mask of columns) some."""
 
 
 @dataclass
@@ -62,15 +75,18 @@ class Sketch:
 
 
 class Circuit:
-    """Index lists of all layers, ready to be evaluated. Immutable but for copies on devices."""
+    """Index lists of all layers, ready to be evaluated. Immutable but for copies on devices.
+
+    Values stand one after the other: two constants, facts, rests, then each layer's nodes.
+    """
 
     def __init__(self, sketch: Sketch, roots: Sequence[int]) -> None:
         self.facts = list(sketch._facts)
         self.rests = list(sketch._rests)
         leaves = [0, 1, *sketch._facts.values(), *sketch._rests.values()]
+        self.leaves = len(leaves)
         depth = dict.fromkeys(leaves, 0)
         by_depth: list[list[int]] = [leaves]
-        last_use: dict[int, int] = {}
         for number, value in enumerate(sketch.values):
             if number in depth:
                 continue
@@ -79,30 +95,66 @@ class Circuit:
             if here == len(by_depth):
                 by_depth.append([])
             by_depth[here].append(number)
-            for pair in pairs:
-                for part in pair:
-                    last_use[part] = max(last_use.get(part, 0), here)
-        last_use.update(dict.fromkeys(roots, len(by_depth)))
-        self.nodes = sum(map(len, by_depth))
-        self.layers: list[tuple[Contraction, np.ndarray]] = []
-        live = leaves
-        for here, numbers in enumerate(by_depth[1:], start=1):
-            place = {number: at for at, number in enumerate(live)}
-            left, right, group = [], [], []
-            for at, number in enumerate(numbers):
-                for a, b in sketch.values[number]:  # type: ignore[attr-defined]
-                    left.append(place[a])
-                    right.append(place[b])
-                    group.append(at)
-            arrays = [np.array(part, dtype=np.int64) for part in (left, right, group)]
-            kept = [number for number in live if last_use.get(number, 0) > here]
-            keep = np.array([place[number] for number in kept], dtype=np.int64)
-            self.layers.append((Contraction(arrays[:2], arrays[2], len(numbers)), keep))
-            live = numbers + kept
-        place = {number: at for at, number in enumerate(live)}
-        self.roots = np.array([place[root] for root in roots], dtype=np.int64)
+        place = {number: at for at, number in enumerate(itertools.chain(*by_depth))}
+        self.nodes = len(place)
+        self.levels: list[Level] = []
+        first = self.leaves
+        for numbers in by_depth[1:]:
+            triples = [
+                (place[a], place[b], at)
+                for at, number in enumerate(numbers, start=first)
+                for a, b in sketch.values[number]  # type: ignore[attr-defined]
+            ]
+            left, right, node = np.array(triples, dtype=np.int64).T
+            self.levels.append(Level(left, right, node, len(numbers)))
+            first += len(numbers)
+        self.places = np.array([place[root] for root in roots], dtype=np.int64)
         self._tensors: dict[tuple[str, torch.device], Tensor] = {}
         self._leaves: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
+        self._sweeps: dict[torch.device, Sweep] = {}
+
+    @functools.cached_property
+    def never(self) -> np.ndarray | None:
+        """Which roots are impossible whatever the numbers, if any is."""
+        false = self.places == 0
+        return false if false.any() else None
+
+    @property
+    def pairs(self) -> int:
+        """How many products there are."""
+        return sum(len(level.left) for level in self.levels)
+
+    @functools.cached_property
+    def _one_by_one(self) -> tuple[list[tuple[Contraction, np.ndarray]], np.ndarray]:
+        """The layers, each with the values before it that later ones need; and the roots' places.
+
+        Each reads what the one before it hands on, and nothing else.
+        """
+        last_use = np.zeros(self.nodes, dtype=np.int64)
+        for here, level in enumerate(self.levels, start=1):
+            last_use[level.left] = last_use[level.right] = here
+        last_use[self.places] = len(self.levels) + 1
+        layers = []
+        live, first = np.arange(self.leaves), self.leaves
+        place = np.zeros(self.nodes, dtype=np.int64)
+        for here, level in enumerate(self.levels, start=1):
+            place[live] = np.arange(len(live))
+            keep = np.flatnonzero(last_use[live] > here)
+            indices = [place[level.left], place[level.right]]
+            layers.append((Contraction(indices, level.node - first, level.width), keep))
+            live = np.concatenate([np.arange(first, first + level.width), live[keep]])
+            first += level.width
+        place[live] = np.arange(len(live))
+        return layers, place[self.places]
+
+    @property
+    def layers(self) -> list[tuple[Contraction, np.ndarray]]:
+        return self._one_by_one[0]
+
+    @property
+    def roots(self) -> np.ndarray:
+        """Where the roots stand among what the last layer hands on."""
+        return self._one_by_one[1]
 
     def log_probs(self, inputs: Sequence[Facts], device: torch.device) -> Tensor:
         """(roots, rows) logarithms, in double precision."""
@@ -113,43 +165,79 @@ class Circuit:
         return self._evaluated(inputs, device, logs=False)
 
     def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
-        rows = max([1, *(facts.rows for facts in inputs)])
-        given = self._facts_in(inputs, rows, device)
-        left = self._left(inputs, rows, device)
+        numbers, are_logs = _numbers_of(inputs, device)
+        self._leaf_indices([facts.columns for facts in inputs], device)
         if followed():
-            return self.in_logarithms(logs, *given, left)
-        return _Evaluation.apply(self, logs, *given, left)  # type: ignore[return-value]
+            return (self.in_logarithms if logs else self.in_numbers)(logs, are_logs, numbers)
+        return _Evaluation.apply(self, logs, are_logs, numbers)  # type: ignore[return-value]
 
-    def in_logarithms(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
-        """Evaluation that never underflows."""
-        constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=facts.device)
-        known = facts if are_logs else safe_log(facts)
-        values = torch.cat([constants.expand(2, facts.shape[1]), known, safe_log(left)])
+    def in_logarithms(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+        """The way that never underflows."""
+        leaves = safe_log(self._left(_probs(numbers, are_logs)))
+        constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=numbers.device)
+        facts = _logs(numbers, are_logs).index_select(0, self._leaves[numbers.device][0])
+        values = torch.cat([constants.expand(2, numbers.shape[1]), facts, leaves])
         for number, (contraction, keep) in enumerate(self.layers):
             made = _SUMS.contract([values, values], contraction)
             values = self._handed_on(made, values, number, keep)
-        values = values.index_select(0, self._on("roots", self.roots, facts.device))
+        values = values.index_select(0, self.on("roots", self.roots, numbers.device))
         return values if logs else prob_of_log(values)
 
-    def in_numbers(self, logs: bool, are_logs: bool, facts: Tensor, left: Tensor) -> Tensor:
-        """Evaluation without logarithms: second derivatives are correct even near 0 and 1."""
-        constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=facts.device)
-        known = prob_of_log(facts) if are_logs else facts
-        values = torch.cat([constants.expand(2, facts.shape[1]), known, left])
+    def in_numbers(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+        """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
+        probs = _probs(numbers, are_logs)
+        constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=numbers.device)
+        facts = probs.index_select(0, self._leaves[numbers.device][0])
+        values = torch.cat([constants.expand(2, numbers.shape[1]), facts, self._left(probs)])
         for number, (contraction, keep) in enumerate(self.layers):
             parts = [_sums_of_products(values, bucket) for bucket in contraction.on(values.device)]
             made = torch.cat(parts)
             if contraction.position is not None:
                 made = made.index_select(0, contraction.position.on(values.device)[0])
             values = self._handed_on(made, values, number, keep)
-        values = values.index_select(0, self._on("roots", self.roots, facts.device))
+        values = values.index_select(0, self.on("roots", self.roots, numbers.device))
         return safe_log(values) if logs else values
+
+    def swept(self, probs: Tensor, keep: bool) -> tuple[Tensor, list[Tensor] | None]:
+        """The values of all nodes in plain numbers, and what the way down needs if it is kept."""
+        device, rows = probs.device, probs.shape[1]
+        places, _, _ = self._leaves[device]
+        values = torch.zeros(self.nodes, rows, dtype=torch.float64, device=device)
+        values[1] = 1.0
+        values[2 : 2 + len(self.facts)] = probs.index_select(0, places)
+        if self.rests:
+            values[2 + len(self.facts) : self.leaves] = self._left(probs)
+        return values, self._sweep(device).up(values, keep)
+
+    def gradients(
+        self,
+        probs: Tensor,
+        values: Tensor,
+        gathered: list[Tensor] | None,
+        grad: Tensor,
+    ) -> Tensor:
+        """The derivatives with respect to the probabilities, from those of the roots."""
+        grads = torch.zeros_like(values)
+        grads.index_add_(0, self.on("places", self.places, grads.device), grad)
+        self._sweep(grads.device).down(values, gathered, grads)
+        places, columns, owners = self._leaves[grads.device]
+        at = 2 + len(self.facts)
+        out = torch.zeros_like(probs).index_add_(0, places, grads[2:at])
+        if self.rests:
+            out.index_add_(0, columns, grads[at : self.leaves].index_select(0, owners), alpha=-1)
+        return out
+
+    def _sweep(self, device: torch.device) -> Sweep:
+        known = self._sweeps.get(device)
+        if known is None:
+            known = self._sweeps[device] = Sweep(self.levels, self.nodes, device)
+        return known
 
     def _handed_on(self, made: Tensor, before: Tensor, number: int, keep: np.ndarray) -> Tensor:
         """The results of a layer, and the values before it that later layers need."""
         if not len(keep):
             return made
-        places = self._on(f"keep {number}", keep, made.device)
+        places = self.on(f"keep {number}", keep, made.device)
         return torch.cat([made, before.index_select(0, places)])
 
     def prepare(self, columns: Sequence[int], device: torch.device) -> None:
@@ -158,56 +246,34 @@ class Circuit:
             contraction.on(device)
             if contraction.position is not None:
                 contraction.position.on(device)
-            self._on(f"keep {number}", keep, device)
-        self._on("roots", self.roots, device)
+            self.on(f"keep {number}", keep, device)
+        self.on("roots", self.roots, device)
         self._leaf_indices(columns, device)
 
-    def _leaf_indices(
-        self, columns: Sequence[int], device: torch.device
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The places of facts, and of the columns of rests, among all inputs'; whose they are.
+    def _leaf_indices(self, columns: Sequence[int], device: torch.device) -> None:
+        """Where facts, and the columns of rests, stand among those of all inputs; whose they are.
 
         A circuit belongs to inputs with certain groups, so the columns are always the same.
         """
-        cached = self._leaves.get(device)
-        if cached is None:
-            start = np.cumsum([0, *columns])
-            facts = [start[p] + c for p, c in self.facts]
-            places = [start[p] + c for p, group in self.rests for c in group]
-            owners = [at for at, (_, group) in enumerate(self.rests) for _ in group]
-            arrays = [np.array(part, dtype=np.int64) for part in (facts, places, owners)]
-            first, second, third = (to_device(array, device) for array in arrays)
-            cached = self._leaves[device] = (first, second, third)
-        return cached
+        if device in self._leaves:
+            return
+        start = np.cumsum([0, *columns])
+        facts = [start[p] + c for p, c in self.facts]
+        places = [start[p] + c for p, group in self.rests for c in group]
+        owners = [at for at, (_, group) in enumerate(self.rests) for _ in group]
+        arrays = [np.array(part, dtype=np.int64) for part in (facts, places, owners)]
+        first, second, third = (to_device(array, device) for array in arrays)
+        self._leaves[device] = (first, second, third)
 
-    def _facts_in(
-        self, inputs: Sequence[Facts], rows: int, device: torch.device
-    ) -> tuple[bool, Tensor]:
-        """The facts that occur, (facts, rows), and whether they are logarithms.
-
-        As given, if all were given as probabilities: near 0 this matters for second derivatives.
-        """
-        if not self.facts:
-            return True, torch.zeros(0, rows, dtype=torch.float64, device=device)
-        numbers = [facts.given_probs for facts in inputs]
-        are_logs = any(each is None for each in numbers)
-        if are_logs:
-            numbers = [facts.log_probs for facts in inputs]
-        every = [precisely(each).expand(-1, rows) for each in numbers if each is not None]
-        places, _, _ = self._leaf_indices([facts.columns for facts in inputs], device)
-        return are_logs, torch.cat(every).index_select(0, places)
-
-    def _left(self, inputs: Sequence[Facts], rows: int, device: torch.device) -> Tensor:
+    def _left(self, probs: Tensor) -> Tensor:
         """P(none of some columns holds), (rests, rows)."""
-        if not self.rests:
-            return torch.zeros(0, rows, dtype=torch.float64, device=device)
-        probs = torch.cat([_probs(facts).expand(-1, rows) for facts in inputs])
-        _, places, owners = self._leaf_indices([facts.columns for facts in inputs], device)
-        taken = probs.new_zeros(len(self.rests), rows)
+        _, places, owners = self._leaves[probs.device]
+        taken = probs.new_zeros(len(self.rests), probs.shape[1])
         left = 1.0 - taken.index_add(0, owners, probs.index_select(0, places))
         return left + (left.clamp(min=0.0) - left).detach()  # rounding may go below 0
 
-    def _on(self, name: str, array: np.ndarray, device: torch.device) -> Tensor:
+    def on(self, name: str, array: np.ndarray, device: torch.device) -> Tensor:
+        """An array on a device, moved there once."""
         known = self._tensors.get((name, device))
         if known is None:
             known = self._tensors[name, device] = to_device(array, device)
@@ -215,30 +281,58 @@ class Circuit:
 
 
 class _Evaluation(Formula):
-    """A circuit's value: through logarithms, or in plain numbers for second derivatives."""
+    """A circuit's value: in plain numbers, and through logarithms where these are too small."""
 
     @staticmethod
     def value(
-        ctx: Any, circuit: Circuit, logs: bool, are_logs: bool, facts: Tensor, left: Tensor
+        ctx: Any, circuit: Circuit, logs: bool, are_logs: AreLogs, numbers: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        if not any(ctx.needs_input_grad):
-            return circuit.in_logarithms(logs, are_logs, facts, left), ()
+        needed = ctx.needs_input_grad[-1]
+        ctx.circuit, ctx.logs, ctx.are_logs, ctx.out = circuit, logs, are_logs, None
+        if not logs or reading_is_free(numbers):
+            probs = _probs(numbers, are_logs)
+            values, ctx.gathered = circuit.swept(probs, needed)
+            out = values.index_select(0, circuit.on("places", circuit.places, numbers.device))
+            if not logs:
+                return out, (probs, values)
+            never = circuit.never
+            mask = None if never is None else circuit.on("never", never[:, None], numbers.device)
+            if mask is not None:
+                out.masked_fill_(mask, 1.0)
+            if not underflows(out):
+                found = out.log()
+                return found if mask is None else found.masked_fill_(mask, ZERO), (
+                    probs,
+                    values,
+                    out,
+                )
+        if not needed:
+            return circuit.in_logarithms(logs, are_logs, numbers), ()
         with torch.enable_grad():
-            ctx.inputs = [tensor.detach().requires_grad_() for tensor in (facts, left)]
-            ctx.out = circuit.in_logarithms(logs, are_logs, *ctx.inputs)
+            ctx.input = numbers.detach().requires_grad_()
+            ctx.out = circuit.in_logarithms(logs, are_logs, ctx.input)
         return ctx.out.detach(), ()
 
     @staticmethod
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
-        if not ctx.out.requires_grad:
-            return None, None
-        return torch.autograd.grad(ctx.out, ctx.inputs, grad, retain_graph=True, allow_unused=True)
+        if ctx.out is None:
+            probs, values, *out = saved
+            if ctx.logs:
+                grad = grad / out[0]
+            made = ctx.circuit.gradients(probs, values, ctx.gathered, grad)
+            if ctx.are_logs is True:
+                made *= probs
+            elif ctx.are_logs is not False:
+                made = torch.where(ctx.are_logs, made * probs, made)
+        elif ctx.out.requires_grad:
+            (made,) = torch.autograd.grad(ctx.out, ctx.input, grad, retain_graph=True)
+        else:
+            made = None
+        return (made,) if not isinstance(ctx.are_logs, Tensor) else (None, made)
 
     @staticmethod
-    def formula(
-        circuit: Circuit, logs: bool, are_logs: bool, facts: Tensor, left: Tensor
-    ) -> Tensor:
-        return circuit.in_numbers(logs, are_logs, facts, left)
+    def formula(circuit: Circuit, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+        return circuit.in_numbers(logs, are_logs, numbers)
 
 
 def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
@@ -249,10 +343,39 @@ def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
     return products.sum(0)
 
 
-def _probs(facts: Facts) -> Tensor:
-    """Probabilities in double precision, from the logarithms if those are what was given."""
-    given = facts.given_probs
-    return prob_of_log(precisely(facts.log_probs)) if given is None else precisely(given)
+def _numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, AreLogs]:
+    """The numbers of all inputs, (columns, rows), as they were given: see `AreLogs`.
+
+    Next to 0 and 1 it makes a difference for derivatives.
+    """
+    if not inputs:
+        return torch.zeros(0, 1, dtype=torch.float64, device=device), False
+    rows = max(facts.rows for facts in inputs)
+    given = [facts.given_probs for facts in inputs]
+    numbers = [facts.log_probs if p is None else p for facts, p in zip(inputs, given, strict=True)]
+    if any(each.dtype != numbers[0].dtype for each in numbers):
+        numbers = [precisely(each) for each in numbers]
+    spread = [each.expand(-1, rows) for each in numbers]
+    every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
+    logs = [p is None for p in given]
+    if all(logs) or not any(logs):
+        return every, logs[0]
+    columns = np.repeat(logs, [facts.columns for facts in inputs])
+    return every, to_device(columns[:, None], device)
+
+
+def _probs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
+    if are_logs is False:
+        return numbers
+    probs = prob_of_log(numbers)
+    return probs if are_logs is True else torch.where(are_logs, probs, numbers)
+
+
+def _logs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
+    if are_logs is True:
+        return numbers
+    logs = safe_log(numbers)
+    return logs if are_logs is False else torch.where(are_logs, numbers, logs)
 
 
 class CircuitEvaluator:

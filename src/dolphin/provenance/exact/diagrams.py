@@ -69,8 +69,8 @@ class Diagrams:
     def compile(self, roots: Sequence[int], budget: Budget) -> list[int]:
         """The node of each formula."""
         table, of = self.table, self._of_formula
-        formulas = table.reachable(root for root in roots if root not in of)
-        last_use = _last_uses(table, formulas, roots)
+        formulas = table.reachable(roots, known=of)
+        last_use = last_uses(table, formulas, roots)
         collect_at = budget.nodes // 2
         with _deep_enough(len(self.order)):
             for formula in formulas:
@@ -97,6 +97,10 @@ class Diagrams:
     def circuit(self, roots: Sequence[int], budget: Budget) -> Circuit:
         """The circuit of these formulas."""
         sketch = Sketch()
+        return sketch.finish(self.values(roots, sketch, budget))
+
+    def values(self, roots: Sequence[int], sketch: Sketch, budget: Budget) -> list[int]:
+        """The values of these formulas, added to a sketch."""
         value = {FALSE: FALSE, TRUE: TRUE}
         tops = self.compile(roots, budget)
         for node in self.below(tops):
@@ -107,7 +111,7 @@ class Diagrams:
                 left = sketch.rest(position, tuple(column for column, _ in cases))
                 pairs.append((left, value[default]))
             value[node] = sketch.sum_of_products(pairs)
-        return sketch.finish([value[top] for top in tops])
+        return [value[top] for top in tops]
 
     def _forget(self, needed: Collection[int]) -> None:
         """Keep only the diagrams of these formulas; nodes get other numbers."""
@@ -199,9 +203,7 @@ class Diagrams:
         return found
 
 
-def _last_uses(
-    table: FormulaTable, formulas: Sequence[int], roots: Sequence[int]
-) -> dict[int, int]:
+def last_uses(table: FormulaTable, formulas: Sequence[int], roots: Sequence[int]) -> dict[int, int]:
     """The last of these formulas that each formula is a part of; roots are needed to the end."""
     uses = {
         part: formula

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from dolphin.errors import SizeError
@@ -35,6 +35,8 @@ class FormulaTable:
         self.remembered: dict[Any, Any] = {}  # results of whole operations, by their arguments
         self.remembered_bytes = 0
         self.diagrams: dict[Any, Any] = {}  # what was compiled from the formulas
+        self.sentential: dict[Any, Any] = {}  # the same by PySDD
+        self.exclusive: set[int] = set()  # disjunctions of which at most one part can hold
         self._known: dict[tuple[int, tuple[int, ...]], int] = {}
         self._moved: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
@@ -81,6 +83,19 @@ class FormulaTable:
         """∨ of the formulas."""
         return self._join(OR, AND, FALSE, TRUE, formulas)
 
+    def exclusive_disjunction(self, formulas: Sequence[int]) -> int:
+        """∨ of formulas no two of which can hold together, whatever the inputs are."""
+        made = self.disjunction(formulas)
+        if self.kinds[made] != OR or made in self.exclusive:
+            return made
+        members = {formula for formula in formulas if formula > TRUE}
+        flat = set()
+        for formula in members:
+            flat.update(self.parts[formula] if formula in self.exclusive else (formula,))
+        if set(self.parts[made]) in (members, flat):
+            self.exclusive.add(made)
+        return made
+
     def _join(
         self, kind: int, other: int, neutral: int, final: int, formulas: Iterable[int]
     ) -> int:
@@ -104,13 +119,16 @@ class FormulaTable:
             return members.pop() if members else neutral
         return self._make(kind, tuple(sorted(members)))
 
-    def reachable(self, roots: Iterable[int]) -> list[int]:
-        """All parts of the roots, in ascending order: parts before wholes."""
+    def reachable(self, roots: Iterable[int], known: Container[int] = ()) -> list[int]:
+        """All parts of the roots, in ascending order: parts before what they are parts of.
+
+        Without those that are `known`, and what only these are made of.
+        """
         seen: set[int] = set()
         waiting = list(roots)
         while waiting:
             formula = waiting.pop()
-            if formula in seen:
+            if formula in seen or formula in known:
                 continue
             seen.add(formula)
             if self.kinds[formula] >= NOT:
@@ -159,6 +177,8 @@ class FormulaTable:
             return self.fact(positions[parts[0]], parts[1])
         if kind == NOT:
             return self.negation(known[parts[0]])
+        if formula in source.exclusive:
+            return self.exclusive_disjunction([known[part] for part in parts])
         make = self.conjunction if kind == AND else self.disjunction
         return make(known[part] for part in parts)
 

@@ -19,21 +19,31 @@ Groups = tuple[
 Group = tuple[int, tuple[int, ...]]  # an input, and columns of it that exclude each other
 Order = tuple[Group, ...]
 
-WIDEST = 32  # facts of a formula with more than this many are hardly related
-MANY = 256  # groups of an input above which those that don't occur are left out
-MOST = 5000  # with more meetings than this, all groups are neighbours
+WIDEST = 32  # facts of a formula that has more than these hardly belong together
+MANY = 256  # groups of an input from which on those that don't occur are left out
+CHOICES = 3  # orders that are looked at
+MOST = 5000  # where there are more meetings than that, everything is everything's neighbour
 
 
 def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
     """All groups of all inputs, each once; of inputs of many groups, those that occur."""
+    return orders_of_groups(table, roots, groups)[0]
+
+
+def orders_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> list[Order]:
+    """Several such orders, the most promising one first."""
     groups = _that_occur(table, roots, groups)
     depth = _depth_of_inputs(table, roots, len(groups))
     inputs = sorted(range(len(groups)), key=lambda position: (depth[position], position))
-    order: list[Group] = []
+    orders: list[list[Group]] = [[] for _ in range(CHOICES)]
     for scattered, together in itertools.groupby(inputs, lambda each: len(groups[each]) > 1):
         some = [(position, columns) for position in together for columns in groups[position]]
-        order += _neighbours_together(some, _meetings(table, roots, some)) if scattered else some
-    return tuple(order)
+        parts = [some] * CHOICES
+        if scattered:
+            parts = _neighbours_together(some, _meetings(table, roots, some))
+        for order, part in zip(orders, parts, strict=True):
+            order.extend(part)
+    return list(dict.fromkeys(map(tuple, orders)))
 
 
 def _that_occur(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Groups:
@@ -91,20 +101,20 @@ def _meetings(
 
 def _neighbours_together(
     groups: Sequence[Group], meetings: Sequence[Sequence[Group]]
-) -> Sequence[Group]:
-    """An order in which few meetings are open at any time.
+) -> list[Sequence[Group]]:
+    """Orders in which few meetings are begun and not over at any time, the best one first.
 
-    No rule finds the best one, so several are tried.
+    No rule finds the best one of all, so there are a few.
 
     >>> a, b, c, d = ((0, (column,)) for column in range(4))
-    >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)]) == [c, b, d, a]
+    >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)])[0] == [c, b, d, a]
     True
     """
     if len(meetings) > MOST:
-        return groups
+        return [groups] * CHOICES
     walk = _Walk(groups, meetings)
     orders = (groups, walk.order(oldest_first=True), walk.order(oldest_first=False))
-    return min(orders, key=walk.width)
+    return sorted(orders, key=walk.width)
 
 
 class _Walk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from dolphin.provenance.exact.explaining import Spelling, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.tags import Formulas, aligned, newest_table, seated
-from dolphin.provenance.facts import Facts, View, arrange
+from dolphin.provenance.facts import Facts, View, all_apart, arrange
 from dolphin.provenance.numerics import connected, rounded_to
 from dolphin.symbolic.bounded import register
 
@@ -114,6 +114,7 @@ class Exact(Provenance):
         self, tags: Formulas, evaluate: Callable[[Circuit, Sequence[Facts], torch.device], Tensor]
     ) -> Tensor:
         """In double precision, (n, r)."""
+        _Reads.count += 1
         device = tags.like.device
         if tags.numbers.size == 0:
             nothing = tags.like.double().new_zeros(0, tags.rows)
@@ -144,6 +145,35 @@ class Exact(Provenance):
             circuit, places[:, 0], order, [facts.columns for facts in tags.inputs]
         )
 
+    def reads(self) -> int:
+        return _Reads.count
+
+    def content(self, parts: Sequence[Formulas]) -> tuple[Hashable, Sequence[Facts]] | None:
+        facts = list({id(each): each for part in parts for each in part.inputs}.values())
+        table = parts[0].table
+        if any(part.table is not table or part.row_map is not None for part in parts):
+            return None
+        if not all_apart(facts):
+            return None
+        place = {id(each): number for number, each in enumerate(facts)}
+        key = tuple(
+            (part.numbers.shape, part.numbers.tobytes(), *(place[id(each)] for each in part.inputs))
+            for part in parts
+        )
+        like = parts[0].like
+        groups = tuple(each.groups for each in facts)
+        return (table.generation, key, groups, like.dtype, like.device), facts
+
+    def of_other_facts(
+        self, tags: Formulas, facts: Sequence[Facts]
+    ) -> Callable[[Sequence[Facts]], Formulas] | None:
+        place = {id(each): number for number, each in enumerate(facts)}
+        if tags.row_map is not None or any(id(each) not in place for each in tags.inputs):
+            return None
+        places = [place[id(each)] for each in tags.inputs]
+        table, numbers, like = tags.table, tags.numbers, tags.like
+        return lambda given: Formulas(table, numbers, tuple(given[p] for p in places), like)
+
     def glance(self, tags: Formulas) -> Tensor | None:
         quick = Exact(max_nodes=2000, seconds=0.2, compiler="diagrams")
         try:
@@ -161,11 +191,27 @@ class Exact(Provenance):
     # -- the algebra -------------------------------------------------------------------------------
 
     def contract(self, operands: Sequence[Formulas], plan: Contraction) -> Formulas:
+        return self._contracted(operands, plan, FormulaTable.disjunction)
+
+    def contract_disjoint(self, operands: Sequence[Formulas], plan: Contraction) -> Formulas:
+        # Of two operands: states of a fold, which exclude each other whatever the inputs are. Of
+        # one: symbols that do so because their input says it, which formulas don't know.
+        join = (
+            FormulaTable.exclusive_disjunction if len(operands) == 2 else FormulaTable.disjunction
+        )
+        return self._contracted(operands, plan, join)
+
+    def _contracted(
+        self,
+        operands: Sequence[Formulas],
+        plan: Contraction,
+        join: Callable[[FormulaTable, list[int]], int],
+    ) -> Formulas:
         table, inputs, numbers = aligned(operands)
         columns = max(part.shape[1] for part in numbers)
         spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
-        key = (_content(plan), *((part.shape, part.tobytes()) for part in spread))
-        made = _remembered(table, key, lambda: _combined(table, spread, plan))
+        key = (join.__name__, _content(plan), *((part.shape, part.tobytes()) for part in spread))
+        made = _remembered(table, key, lambda: _combined(table, spread, plan, join))
         row_map = plan.rows_of_groups([operand.row_map for operand in operands])
         return Formulas(table, made, inputs, operands[0].like, row_map)
 
@@ -185,7 +231,9 @@ class Exact(Provenance):
         pairs = sorted({*zip(before[changed].tolist(), after[changed].tolist(), strict=True)})
         groups = tuple(facts.groups for facts in inputs)
         key = ("same", tuple(pairs), groups)
-        return _remembered(table, key, lambda: same(table, pairs, groups, self._limits))
+        return _remembered(
+            table, key, lambda: same(table, pairs, groups, self._limits, self.compiler)
+        )
 
     # -- moving tags -------------------------------------------------------------------------------
 
@@ -262,6 +310,7 @@ class Exact(Provenance):
     def likeliest(
         self, inputs: Sequence[Formulas], target: Formulas
     ) -> tuple[np.ndarray, list[np.ndarray]]:
+        _Reads.count += 1
         table, slots, (*given, wanted) = aligned([*inputs, target])
         circuit, roots = self._compiled(replace(target, table=table, numbers=wanted, inputs=slots))
         possible, holds = likeliest_worlds(circuit, roots[:, 0], slots)
@@ -287,6 +336,7 @@ class Exact(Provenance):
 
     def proofs(self, tags: Formulas, place: int, row: int) -> list[tuple[float, list[Any]]]:
         """The likeliest ones, at most ten: sets of facts none of which can be left out."""
+        _Reads.count += 1
         numbers = tags.numbers
         formula = int(numbers[place, 0 if numbers.shape[1] == 1 else row])
         with tags.table.lock:
@@ -299,11 +349,22 @@ class Exact(Provenance):
         ]
 
 
+class _Reads:
+    """How often formulas were turned into numbers, in any thread."""
+
+    count = 0
+
+
 def _column(numbers: Sequence[int]) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)[:, None]
 
 
-def _combined(table: FormulaTable, operands: Sequence[np.ndarray], plan: Contraction) -> np.ndarray:
+def _combined(
+    table: FormulaTable,
+    operands: Sequence[np.ndarray],
+    plan: Contraction,
+    join: Callable[[FormulaTable, list[int]], int],
+) -> np.ndarray:
     """∨ over each group of ∧ over the operands, (groups, r)."""
     groups = plan.group_of.tolist()
     columns = []
@@ -314,17 +375,13 @@ def _combined(table: FormulaTable, operands: Sequence[np.ndarray], plan: Contrac
         members: list[list[int]] = [[] for _ in range(plan.groups)]
         for group, combination in zip(groups, zip(*chosen, strict=True), strict=True):
             members[group].append(table.conjunction(combination))
-        columns.append([table.disjunction(formulas) for formulas in members])
+        columns.append([join(table, formulas) for formulas in members])
     return np.array(columns, dtype=np.int64).reshape(len(columns), plan.groups).T
 
 
 def _each(numbers: np.ndarray, function: Callable[[int], int]) -> np.ndarray:
     flat = [function(number) for number in numbers.reshape(-1).tolist()]
     return np.array(flat, dtype=np.int64).reshape(numbers.shape)
-
-
-_contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()
-register("digests of index lists", _contents.__len__, _contents.clear)
 
 
 _contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()

@@ -1,25 +1,33 @@
-"""Sentential decision diagrams by PySDD: the compiler for formulas that need a tree of variables.
+"""Sentential decision diagrams by PySDD: a compiler in C, for one order or a tree of variables.
 
-A column is a variable, true where the column holds. In an exclusive group the columns that occur
-and "none of these" get a variable each, and the formula is joined with "exactly one of them". The
-weight of a column is its probability, that of its negation 1: then no variable of a group is ever
-free, so the sum over all models needs no smoothing. A column that occurs alone has the weight p,
-and its negation 1 - p.
+A column is a variable, true where the column holds. Of an exclusive group the columns that occur
+and "none of these" get a variable each, and "exactly one of them" is joined to everything from the
+start: what contradicts it never takes room. A column weighs its probability, and its negation 1:
+then no variable of a group is ever free, so the sum over all models needs no smoothing. A column
+that occurs alone weighs p, and its negation 1 - p.
+
+Variables in a row (`right`) make decision diagrams, in which intermediate results of a recursion
+stay small. A balanced tree of variables makes circuits of few levels, which are faster to evaluate.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Literal
 
 from dolphin.provenance.exact.circuits import Circuit, Sketch
-from dolphin.provenance.exact.diagrams import Budget, TooLargeError
-from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, FormulaTable
+from dolphin.provenance.exact.diagrams import Budget, TooLargeError, last_uses
+from dolphin.provenance.exact.formulas import AND, FACT, FALSE, FLATTEN, NOT, TRUE, FormulaTable
 from dolphin.provenance.exact.ordering import Order
 
+Shape = Literal["right", "balanced"]
+Column = tuple[int, int]
+
 # Joining two diagrams takes time up to the product of their sizes, and can't be interrupted.
+TRIAL = 5.0  # seconds for trying an order
 LARGEST_PRODUCT = 2_000_000_000
+ROOM = 10  # times the nodes allowed may be there on the way: PySDD's are small, and made quickly
 
 
 def available() -> bool:
@@ -27,72 +35,41 @@ def available() -> bool:
     return importlib.util.find_spec("pysdd") is not None
 
 
-def compile_sentential(
-    table: FormulaTable, roots: Sequence[int], order: Order, budget: Budget
-) -> Circuit:
-    """The circuit of these formulas."""
-    return _Compilation(table, roots, order, budget).circuit()
+class Sentential:
+    """Diagrams of formulas over some columns, in one tree of variables."""
 
-
-class _Compilation:
-    def __init__(
-        self,
-        table: FormulaTable,
-        roots: Sequence[int],
-        order: Order,
-        budget: Budget,
-    ) -> None:
+    def __init__(self, order: Order, used: Collection[tuple[int, ...]], shape: Shape) -> None:
         from pysdd.sdd import SddManager, Vtree
 
-        self.table, self.roots, self.budget = table, roots, budget
-        self.parts = table.reachable(roots)
-        used = {table.parts[f] for f in self.parts if table.kinds[f] == FACT}
-        self.sketch = Sketch()
-        self.variable: dict[tuple[int, int], int] = {}
-        self.weights: dict[int, int] = {}  # literal → value of the sketch
-        self.exclusive: list[list[int]] = []
+        self.used = frozenset(used)
+        self._variable: dict[tuple[int, ...], int] = {}
+        self._columns: dict[int, tuple[int, tuple[int, ...]]] = {}  # of "none of these"
+        self._alone: set[int] = set()
+        exclusive: list[list[int]] = []
         for position, columns in order:
-            self._declare(position, tuple(c for c in columns if (position, c) in used))
-        count = max(map(abs, self.weights), default=1)
-        self.manager = SddManager.from_vtree(Vtree(count, vtree_type="balanced"))
-        self.nodes: dict[int, Any] = {FALSE: self.manager.false(), TRUE: self.manager.true()}
+            kept = tuple(c for c in columns if (position, c) in self.used)
+            if kept:
+                exclusive.append(self._declare(position, kept))
+        count = len(self._variable) + len(self._columns)
+        self.manager = SddManager.from_vtree(Vtree(max(1, count), vtree_type=shape))
+        true = self.manager.true()
+        for variables in reversed([each for each in exclusive if len(each) > 1]):
+            true = true & self._one(variables)
+        true.ref()
+        self.true = true
+        self._nodes: dict[int, Any] = {FALSE: self.manager.false(), TRUE: true}
 
-    def _declare(self, position: int, columns: tuple[int, ...]) -> None:
+    def _declare(self, position: int, columns: tuple[int, ...]) -> list[int]:
         """Variables for the columns of a group that occur."""
-        if not columns:
-            return
-        new = len(self.weights) // 2 + 1
-        for column in columns:
-            self.variable[position, column] = new
-            self.weights[new] = self.sketch.fact(position, column)
-            self.weights[-new] = TRUE
-            new += 1
+        first = len(self._variable) + len(self._columns) + 1
+        variables = list(range(first, first + len(columns)))
+        for variable, column in zip(variables, columns, strict=True):
+            self._variable[position, column] = variable
         if len(columns) == 1:
-            self.weights[-(new - 1)] = self.sketch.rest(position, columns)
-            return
-        self.weights[new] = self.sketch.rest(position, columns)
-        self.weights[-new] = TRUE
-        self.exclusive.append(list(range(new - len(columns), new + 1)))
-
-    def circuit(self) -> Circuit:
-        for formula in self.parts:
-            if formula <= TRUE:
-                continue
-            kind, parts = self.table.kinds[formula], self.table.parts[formula]
-            if kind == FACT:
-                made = self.manager.literal(self.variable[parts[0], parts[1]])
-            elif kind == NOT:
-                made = self.manager.negate(self.nodes[parts[0]])
-            else:
-                join = self.manager.conjoin if kind == AND else self.manager.disjoin
-                made = self._fold(join, [self.nodes[part] for part in parts])
-            self.nodes[formula] = made
-        exactly_one = self._fold(self.manager.conjoin, [self._one(vs) for vs in self.exclusive])
-        tops = [self.nodes[root] for root in self.roots]
-        if exactly_one is not None:
-            tops = [self._join(self.manager.conjoin, top, exactly_one) for top in tops]
-        known: dict[int, int] = {}
-        return self.sketch.finish([self._value(top, known) for top in tops])
+            self._alone.add(first)
+            return variables
+        self._columns[first + len(columns)] = (position, columns)
+        return [*variables, first + len(columns)]
 
     def _one(self, variables: Sequence[int]) -> Any:
         """Exactly one of the variables holds."""
@@ -103,23 +80,93 @@ class _Compilation:
             none = no & none
         return one
 
-    def _fold(self, join: Any, nodes: list[Any]) -> Any:
+    # -- formulas ----------------------------------------------------------------------------------
+
+    def knows(self, roots: Iterable[int]) -> bool:
+        """Whether these formulas are compiled already."""
+        return all(root in self._nodes for root in roots)
+
+    def compile(self, table: FormulaTable, roots: Sequence[int], budget: Budget) -> list[Any]:
+        """The node of each formula. Diagrams of earlier roots stay until others are compiled."""
+        nodes = self._nodes
+        parts = table.reachable(roots, known=nodes)
+        last_use = last_uses(table, parts, roots)
+        for formula in parts:
+            if self.manager.count() > ROOM * budget.nodes * 9 // 10:
+                for old in [f for f in nodes if f > TRUE and last_use.get(f, 0) < formula]:
+                    nodes.pop(old).deref()
+                self.manager.garbage_collect()
+            made = self._made(table, formula, budget)
+            made.ref()
+            nodes[formula] = made
+        return [nodes[root] for root in roots]
+
+    def _made(self, table: FormulaTable, formula: int, budget: Budget) -> Any:
+        kind, parts = table.kinds[formula], table.parts[formula]
+        if kind == FACT:
+            return self._join(self.manager.conjoin, self.literal(parts), self.true, budget)
+        if kind == NOT:
+            opposite = self.manager.negate(self._nodes[parts[0]])
+            return self._join(self.manager.conjoin, opposite, self.true, budget)
+        join = self.manager.conjoin if kind == AND else self.manager.disjoin
+        return self._fold(join, [self._nodes[part] for part in parts], budget)
+
+    def literal(self, column: tuple[int, ...]) -> Any:
+        """This column holds."""
+        return self.manager.literal(self._variable[column])
+
+    def _fold(self, join: Any, nodes: list[Any], budget: Budget) -> Any:
+        if len(nodes) <= FLATTEN:  # one after the other: PySDD knows the first few from last time
+            made = nodes[0]
+            for node in nodes[1:]:
+                made = self._join(join, made, node, budget)
+            return made
         while len(nodes) > 1:
             nodes = sorted(nodes, key=lambda node: node.size())
             pairs = zip(nodes[::2], nodes[1::2], strict=False)
-            joined = [self._join(join, a, b) for a, b in pairs]
+            joined = [self._join(join, a, b, budget) for a, b in pairs]
             nodes = joined + nodes[len(joined) * 2 :]
-        return nodes[0] if nodes else None
+        return nodes[0]
 
-    def _join(self, join: Any, a: Any, b: Any) -> Any:
-        if a.size() * b.size() > LARGEST_PRODUCT:
+    def _join(self, join: Callable[[Any, Any], Any], a: Any, b: Any, budget: Budget) -> Any:
+        if a.size() * b.size() > min(LARGEST_PRODUCT, 5000 * budget.nodes):
             raise TooLargeError(f"has to join diagrams of {a.size():,} and {b.size():,} elements")
         made = join(a, b)
-        self.budget.check(self.manager.count())
+        budget.check(self.manager.count() // ROOM)
         return made
 
-    def _value(self, top: Any, known: dict[int, int]) -> int:
-        """The value of the sketch for a node; all nodes below it come first."""
+    def progress(self, table: FormulaTable, roots: Sequence[int], nodes: int) -> int:
+        """How many formulas are compiled by the time there are so many nodes."""
+        parts = table.reachable(roots, known=self._nodes)
+        for done, formula in enumerate(parts):
+            if self.manager.count() > nodes:
+                return done
+            self._nodes[formula] = self._made(table, formula, Budget(nodes, TRIAL))
+            self._nodes[formula].ref()
+        return len(parts)
+
+    # -- circuits ----------------------------------------------------------------------------------
+
+    def circuit(self, tops: Sequence[Any], budget: Budget) -> Circuit:
+        """The circuit of these nodes."""
+        budget.check(sum(top.count() for top in tops) // max(1, len(tops)))
+        sketch, known = Sketch(), {}
+        return sketch.finish([self._value(top, sketch, known) for top in tops])
+
+    def _weight(self, literal: int, sketch: Sketch) -> int:
+        if literal < 0 and -literal not in self._alone:
+            return TRUE
+        if literal in self._columns:
+            return sketch.rest(*self._columns[literal])
+        position, column = self._column_of[abs(literal)]
+        return sketch.fact(position, column) if literal > 0 else sketch.rest(position, (column,))
+
+    @property
+    def _column_of(self) -> dict[int, Column]:
+        return {variable: (c[0], c[1]) for c, variable in self._variable.items()}
+
+    def _value(self, top: Any, sketch: Sketch, known: dict[int, int]) -> int:
+        """The value of the sketch for a node, and before it for all nodes below."""
         waiting = [top]
         while waiting:
             node = waiting[-1]
@@ -132,9 +179,41 @@ class _Compilation:
                     waiting.extend(below)
                     continue
                 pairs = [(known[p.id], known[s.id]) for p, s in elements]
-                known[node.id] = self.sketch.sum_of_products(pairs) if pairs else FALSE
+                known[node.id] = sketch.sum_of_products(pairs) if pairs else FALSE
             elif node.is_literal():
-                known[node.id] = self.weights[node.literal]
+                known[node.id] = self._weight(node.literal, sketch)
             else:
                 known[node.id] = TRUE if node.is_true() else FALSE
         return known[top.id]
+
+    def of_circuit(self, circuit: Circuit, budget: Budget) -> list[Any]:
+        """The nodes of a circuit's roots: the same functions, in this tree of variables."""
+        conjoin, disjoin = self.manager.conjoin, self.manager.disjoin
+        values = [self.manager.false(), self.true]
+        values += [self._join(conjoin, self.literal(c), self.true, budget) for c in circuit.facts]
+        for position, columns in circuit.rests:
+            none = self.true
+            for column in columns:
+                denied = self.manager.negate(self.literal((position, column)))
+                none = self._join(conjoin, none, denied, budget)
+            values.append(none)
+        for level in circuit.levels:
+            made: dict[int, Any] = {}
+            triples = zip(*(a.tolist() for a in (level.left, level.right, level.node)), strict=True)
+            for left, right, node in triples:
+                both = self._join(conjoin, values[left], values[right], budget)
+                made[node] = self._join(disjoin, made[node], both, budget) if node in made else both
+            values += [made[node] for node in sorted(made)]
+        return [values[place] for place in circuit.places.tolist()]
+
+
+def used_columns(table: FormulaTable, roots: Iterable[int]) -> set[tuple[int, ...]]:
+    """The facts behind some formulas."""
+    return {table.parts[f] for f in table.reachable(roots) if table.kinds[f] == FACT}
+
+
+def balanced(circuit: Circuit, order: Order, budget: Budget) -> Circuit:
+    """The same functions as a circuit of fewer levels."""
+    used = {*circuit.facts, *((p, c) for p, columns in circuit.rests for c in columns)}
+    diagrams = Sentential(order, used, "balanced")
+    return diagrams.circuit(diagrams.of_circuit(circuit, budget), budget)

@@ -1,0 +1,86 @@
+"""Circuits in plain numbers: one sweep up for values, one down for derivatives.
+
+All values stand in one tensor, (nodes, rows), one level of nodes after the other. A level takes one
+gather, one product and one sum by index, in each direction; nothing is padded, and no value is
+copied. Everything is in double precision, where derivatives with respect to probabilities are right
+at 0 and 1, too. What is lost to underflow is below 1e-300 of what a probability can be, so only
+logarithms of very small ones need another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dolphin.execution.indices import to_device
+from dolphin.provenance.numerics import at_once, chunk_elements
+
+
+@dataclass(frozen=True)
+class Level:
+    """Nodes that are sums of products: node[i] has the product of left[i] and right[i]."""
+
+    left: np.ndarray
+    right: np.ndarray
+    node: np.ndarray
+    width: int  # how many nodes; they stand one after the other
+
+
+class Sweep:
+    """The index tensors of all levels on a device."""
+
+    def __init__(self, levels: Sequence[Level], nodes: int, device: torch.device) -> None:
+        self.nodes = nodes
+        self.both, self.swapped, self.node = [], [], []
+        for level in levels:
+            sides = np.stack([level.left, level.right])
+            self.both.append(to_device(sides.reshape(-1), device))
+            self.swapped.append(to_device(sides[::-1].reshape(-1), device))
+            self.node.append(to_device(level.node, device))
+        self.pairs = sum(map(len, self.node))
+
+    def up(self, values: Tensor, keep: bool) -> list[Tensor] | None:
+        """Fill in the values of all nodes; what was gathered on the way, if that is to be kept.
+
+        `values` has those of leaves, and 0 everywhere else.
+        """
+        rows = values.shape[1]
+        keep = keep and 2 * self.pairs * rows <= chunk_elements()
+        gathered: list[Tensor] = []
+        for both, node in zip(self.both, self.node, strict=True):
+            if keep or 2 * len(node) * rows <= chunk_elements():
+                sides = values.index_select(0, both)
+                count = len(node)
+                values.index_add_(0, node, sides[:count] * sides[count:])
+                if keep:
+                    gathered.append(sides)
+                continue
+            for chosen in _pieces(len(node), rows):
+                left, right = (values.index_select(0, side[chosen]) for side in both.view(2, -1))
+                values.index_add_(0, node[chosen], left.mul_(right))
+        return gathered if keep else None
+
+    def down(self, values: Tensor, gathered: list[Tensor] | None, grads: Tensor) -> None:
+        """Add up the derivatives of all nodes in `grads`, which has those of the roots."""
+        rows = values.shape[1]
+        for at in range(len(self.node) - 1, -1, -1):
+            node, both, swapped = self.node[at], self.both[at], self.swapped[at]
+            if gathered is not None:
+                sides = gathered[at].view(2, len(node), rows)
+                shares = sides * grads.index_select(0, node)
+                grads.index_add_(0, swapped, shares.view(-1, rows))
+                continue
+            for chosen in _pieces(len(node), rows):
+                share = grads.index_select(0, node[chosen])
+                for side, other in zip(both.view(2, -1), swapped.view(2, -1), strict=True):
+                    part = values.index_select(0, side[chosen]).mul_(share)
+                    grads.index_add_(0, other[chosen], part)
+
+
+def _pieces(pairs: int, rows: int) -> Iterator[slice]:
+    step = at_once(pairs, 2 * rows)
+    return (slice(start, start + step) for start in range(0, pairs, step))

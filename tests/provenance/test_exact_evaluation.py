@@ -1,0 +1,188 @@
+"""Exact circuits: values and derivatives next to 0 and 1, very small ones, what is remembered."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import dolphin as dl
+from dolphin import folding
+from dolphin.provenance import Exact
+from dolphin.provenance.exact import compiling, sentential
+from exact_cases import random_graph, reachable
+
+# ------------------------------------------------------------------------------ values, derivatives
+
+
+def expected(coins, letters):
+    """P(some coin and the letter a, or both coins and not b), over all worlds."""
+    total = torch.zeros(coins.shape[0], dtype=torch.float64)
+    for x, y, letter in itertools.product((False, True), (False, True), (0, 1, None)):
+        if ((x or y) and letter == 0) or (x and y and letter != 1):
+            p = [c if held else 1 - c for c, held in zip(coins.unbind(1), (x, y), strict=True)]
+            rest = 1 - letters.sum(1)
+            total = total + p[0] * p[1] * (rest if letter is None else letters[:, letter])
+    return total
+
+
+def found(coins, letters, compiler, *, logs=False):
+    with dl.using(Exact(compiler=compiler)):
+        c = dl.Distribution(coins, ["x", "y"], exclusive=False)
+        d = dl.Distribution(letters, ["a", "b"])
+    some = dl.apply_if(c, d, lambda x, a: True, lambda x, a: a == "a")
+    both = dl.apply_if(c, c, lambda x, y: True, lambda x, y: x < y)
+    no_b = dl.apply(dl.filter(dl.negate(d), lambda s: s == "b"), lambda s: True)
+    result = dl.union(some, dl.apply(both, no_b, lambda x, y: True))
+    return (dl.get_logits(result) if logs else dl.get_probs(result))[:, 0]
+
+
+@pytest.mark.parametrize("compiler", ["auto", "diagrams"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_certain_and_impossible_facts(dtype, compiler):
+    """All corners of the cube, and the middle of its edges."""
+    points = [p for p in itertools.product((0.0, 0.5, 1.0), repeat=4) if p[2] + p[3] <= 1.0]
+    given = torch.tensor(points, dtype=dtype)
+    halves = [given[:, :2].clone().requires_grad_(), given[:, 2:].clone().requires_grad_()]
+    doubles = [half.detach().double().requires_grad_() for half in halves]
+    value, wanted = found(*halves, compiler), expected(*doubles)
+    torch.testing.assert_close(value.double(), wanted, atol=1e-7, rtol=0)
+    grads = torch.autograd.grad(value.sum(), halves)
+    for mine, true in zip(grads, torch.autograd.grad(wanted.sum(), doubles), strict=True):
+        torch.testing.assert_close(mine.double(), true, atol=1e-6, rtol=0)
+
+
+def test_probabilities_and_logits_in_one_program():
+    p = torch.rand(3, 2, dtype=torch.float64).requires_grad_()
+    z = torch.randn(3, 2, dtype=torch.float64).requires_grad_()
+    with dl.using(Exact()):
+        c = dl.Distribution(p, ["x", "y"], exclusive=False)
+        d = dl.Distribution.from_logits(z, ["a", "b"], exclusive=False)
+    value = dl.get_logits(dl.apply(c, dl.negate(d), lambda s, t: True))[:, 0]
+    q = z.sigmoid()
+    wanted = ((1 - (1 - p).prod(1)) * (1 - q.prod(1))).log()
+    torch.testing.assert_close(value, wanted)
+    for mine, true in zip(
+        torch.autograd.grad(value.sum(), (p, z)),
+        torch.autograd.grad(wanted.sum(), (p, z)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, true)
+
+
+def test_logarithms_of_what_plain_numbers_cannot_hold():
+    """All of 400 facts of 1/1000, beside one that can't be and one that is likely."""
+    logits = torch.full((2, 400), math.log(1e-3 / (1 - 1e-3)), dtype=torch.float64)
+    logits.requires_grad_()
+    d = dl.Distribution.from_logits(logits, range(400), exclusive=False, provenance=Exact())
+    value = dl.get_logits(dl.forall(dl.negate(d), lambda s: False), symbols=[True, False, "never"])
+    torch.testing.assert_close(value[:, 0], torch.full((2,), 400 * math.log(1e-3)).double())
+    assert (value[:, 1].abs() < 1e-9).all()
+    assert (value[:, 2] < -9999).all()
+    (grad,) = torch.autograd.grad(value[:, 0].sum(), logits)
+    torch.testing.assert_close(grad, torch.full_like(grad, 1 - 1e-3))
+
+
+def test_in_pieces():
+    """A circuit that is too large to keep what was gathered, and to gather a level at once."""
+    probs = torch.rand(5, 12, dtype=torch.float64)
+
+    def values():
+        p = probs.clone().requires_grad_()
+        d = dl.Distribution(p, random_graph(1), exclusive=False, provenance=Exact())
+        value = reachable(d, 0, 6)
+        return value, torch.autograd.grad(value.sum(), p)[0]
+
+    whole = values()
+    with dl.settings(chunk_elements=40):
+        for mine, true in zip(values(), whole, strict=True):
+            torch.testing.assert_close(mine, true)
+
+
+# ---------------------------------------------------------------------------------- what is chosen
+
+
+@pytest.mark.skipif(not sentential.available(), reason="PySDD is not installed")
+def test_the_faster_circuit_is_chosen():
+    """A balanced tree has the same values, and fewer levels than a row of variables."""
+    p = torch.rand(2, 12, dtype=torch.float64)
+    found, levels = [], []
+    for compiler in ("diagrams", "auto"):
+        d = dl.Distribution(
+            p, random_graph(2), exclusive=False, provenance=Exact(compiler=compiler)
+        )
+        found.append(reachable(d, 0, 6))
+        levels.append(len(compiling._circuits.values()[-1].levels))
+    torch.testing.assert_close(*found)
+    assert levels[1] < levels[0]
+
+
+# ------------------------------------------------------------------------------ whole recursions
+
+BLOCKED: set[tuple[int, int]] = set()
+
+
+def ways(d, read=None):
+    both = dl.union(d, dl.apply(d, lambda e: (e[1], e[0])))
+    start = dl.apply(dl.filter(both, lambda e: e[0] == 0), lambda e: e[1])
+
+    def step(found):
+        if read is not None:
+            read(found)
+        ends = (lambda v: v, lambda e: e[0])
+        onwards = dl.apply_if(
+            found, both, lambda v, e: e[1], lambda v, e: e not in BLOCKED, on=ends
+        )
+        return dl.union(found, onwards)
+
+    return dl.get_probs(dl.fixpoint(step, start), symbols=range(7))
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """How many fixpoints were worked out, not remembered."""
+    counted = []
+    repeated = folding._repeated
+    monkeypatch.setattr(
+        folding, "_repeated", lambda *a, **k: (counted.append(1), repeated(*a, **k))[1]
+    )
+    return counted
+
+
+def edges(seed):
+    p = torch.rand(2, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return dl.Distribution(p.requires_grad_(), random_graph(3), exclusive=False, provenance=Exact())
+
+
+def test_a_recursion_is_remembered_as_a_whole(rounds):
+    dl.cache_clear()
+    for seed in range(3):
+        ways(edges(seed))
+    assert len(rounds) == 2  # the first run calls functions, the second one none
+    fresh = ways(edges(2))
+    assert len(rounds) == 2
+    dl.cache_clear()
+    torch.testing.assert_close(fresh, ways(edges(2)))
+
+
+def test_what_its_functions_read_counts(rounds):
+    dl.cache_clear()
+    free = [ways(edges(0)) for _ in range(3)][-1]
+    BLOCKED.update(edge for a, b in random_graph(3)[3:] for edge in ((a, b), (b, a)))
+    try:
+        blocked = [ways(edges(0)) for _ in range(3)]
+    finally:
+        BLOCKED.clear()
+    assert not torch.allclose(free, blocked[0])
+    for again in blocked[1:]:
+        torch.testing.assert_close(again, blocked[0])
+    torch.testing.assert_close(ways(edges(0)), free)
+
+
+def test_a_recursion_that_reads_numbers_is_not_remembered(rounds):
+    dl.cache_clear()
+    for _ in range(4):
+        ways(edges(0), read=lambda found: found.probs())
+    assert len(rounds) == 4
