@@ -178,7 +178,7 @@ def _figure(results: dict[str, Any], name: str) -> float | None:
     found: Any = results
     for part in name.split("."):
         found = None if found is None else found.get(part)
-    return found
+    return found["right"] / found["total"] if isinstance(found, dict) else found
 
 
 def table_of_distances() -> str:
