@@ -265,7 +265,7 @@ def test_a_traced_program_has_the_rows_that_it_speaks_of(name):
                       provenance=name)  # fmt: skip
     assert module(torch.tensor([[0.5, 0.25]])).shape == (2, 3)
     assert module(torch.tensor([[0.5, 0.25], [0.5, 0.5]])).shape == (2, 3)
-    with pytest.raises(dl.InputError, match="there are 2 rows"):
+    with pytest.raises(dl.InputError, match="fixed to 2 rows"):
         module(torch.full((3, 2), 0.5))
 
 

@@ -171,7 +171,7 @@ CEILINGS = {
     ("add-15", None): 1100,
     ("hwf-7", 3): 2300,
     ("path-6x6", None): 700,
-    ("path-6x6", 1): 1500,
+    ("path-6x6", 1): 1800,
     ("kinship-4", None): 350,
     ("kinship-10", None): 760,
 }

@@ -155,13 +155,13 @@ def reaches(edges: set, start: int) -> set[int]:
 
 
 def test_a_grid_of_36_nodes_has_120_edges():
-    assert len(set(paths.grid_edges(6))) == len(paths.grid_edges(6)) == 120
+    assert len(set(paths.directed_edges(6))) == len(paths.directed_edges(6)) == 120
 
 
 @pytest.mark.parametrize("provenance", [dl.DAMP(), dl.TopKProofs(k=1)], ids=repr)
 def test_paths_against_breadth_first_search(provenance):
     side, rows = 3, 40
-    edges = paths.grid_edges(side)
+    edges = paths.directed_edges(side)
     truth = torch.rand(rows, 9 + len(edges), generator=generator()) < 0.3
     answers = []
     for row in truth.tolist():
@@ -173,7 +173,7 @@ def test_paths_against_breadth_first_search(provenance):
     with dl.using(provenance):
         ends = dl.Distribution.from_logits(scores[:, :9], range(9), exclusive=False)
         between = dl.Distribution.from_logits(scores[:, 9:], edges, exclusive=False)
-        found = dl.get_probs(paths.connected(paths.closure(between), ends), symbols=[True])[:, 0]
+        found = dl.get_probs(paths.joined(ends, between), symbols=[True])[:, 0]
     torch.testing.assert_close(found, torch.tensor(answers).double())
 
 
