@@ -181,3 +181,21 @@ def test_a_proof_of_one_piece_absorbs_those_of_another_before_the_best_are_chose
     assert whole.item() == pytest.approx(1.0 if name == "dtkp-am" else 1.0 - 0.1 * 0.7)
     torch.testing.assert_close(found, whole)
     torch.testing.assert_close(gradient, wanted)
+
+
+# -- numbers near 1
+
+
+def test_hamacher_unions_keep_their_distance_from_one_in_single_precision():
+    """`bce_loss` reads the distance: 1 - ab would leave 1e-4 of it to rounding."""
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        with dl.using("hamacher"):
+            x = torch.tensor([[0.9375], [0.3125], [2.0**-20]], dtype=dtype)
+            d = dl.fixpoint(
+                lambda d: dl.union(d, dl.apply(d, lambda a: (a + 1) % 4)), dl.Distribution(x, [4])
+            )
+            d = dl.reduce(max, [d, d])
+        rest = (1.0 - d.probs().double()).prod(1)
+        found[dtype] = torch.stack([rest, d.probs().double().prod(1)])
+    torch.testing.assert_close(found[torch.float32], found[torch.float64], rtol=5e-5, atol=0.0)

@@ -119,11 +119,12 @@ class Hamacher(TNorm):
         return torch.where(below > 0.0, share.clamp(max=1.0).square(), 0.25)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:
-        below = 1.0 - a * b
-        above = a * (1.0 - b) + b * (1.0 - a)
-        return torch.where(
-            below > 0.0, above / below.where(below > 0.0, torch.ones_like(below)), 1.0
-        )
+        """By its distance from 1 where that is small: 1 - ab would round most of it away."""
+        rest, other = 1.0 - a, 1.0 - b
+        below = rest + other - rest * other  # 1 - ab, of which nothing cancels
+        below = below.where(below > 0.0, torch.ones_like(below))  # a = b = 1: the rest is 0
+        small = (a * other + b * rest) / below
+        return torch.where(torch.maximum(a, b) < 0.5, small, 1.0 - rest * other / below)
 
 
 class NilpotentMinimum(TNorm):
