@@ -3,14 +3,17 @@
     python benchmarks/fuzz.py --programs 100000 --jobs 2
 
 Every seed is one program under one provenance. A failure is shown as the smallest script that still
-fails in the same way; the exit code is 1 if there is any.
+fails in the same way; the exit code is 1 if there is any. Ctrl-C ends the run with a report of what
+has run so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -22,6 +25,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from fuzzing import campaign  # pyright: ignore[reportMissingImports]
 
 CHUNK = 100  # programs that a process takes at a time
+
+
+def _ignore_ctrl_c() -> None:
+    """The process that collects the results handles it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(seeds: range) -> campaign.Tally:
@@ -40,7 +48,8 @@ def main() -> int:
     chunks = [range(start, min(start + CHUNK, last)) for start in range(options.seed, last, CHUNK)]
     total, start = campaign.Tally(), time.perf_counter()
     context = multiprocessing.get_context("spawn")
-    with context.Pool(options.jobs, maxtasksperchild=50) as pool:
+    interrupted = contextlib.suppress(KeyboardInterrupt)
+    with interrupted, context.Pool(options.jobs, _ignore_ctrl_c, maxtasksperchild=50) as pool:
         for tally in pool.imap_unordered(_run, chunks):
             total.add(tally)
             rate = total.programs / (time.perf_counter() - start)
