@@ -137,7 +137,7 @@ def table_of_steps(found: dict[str, Any]) -> str:
 
 def table_of_learning(found: dict[str, Any]) -> str:
     """Accuracy after equal CPU time."""
-    heads = ("sum of two digits", "rows a step", "CPU s", "rows seen",
+    heads = ("sum of two digits", "rows per step", "CPU s", "rows seen",
              "right of 5,000 sums, seed by seed")  # fmt: skip
     rows = []
     for result in found.values():
