@@ -199,3 +199,40 @@ def test_hamacher_unions_keep_their_distance_from_one_in_single_precision():
         rest = (1.0 - d.probs().double()).prod(1)
         found[dtype] = torch.stack([rest, d.probs().double().prod(1)])
     torch.testing.assert_close(found[torch.float32], found[torch.float64], rtol=5e-5, atol=0.0)
+
+
+# -- numbers at 0
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("numbers", [[0.0, 1.0], [0.5, 0.0], [0.0, 0.0]])
+def test_what_is_impossible_is_pushed_down_in_single_precision_too(name, numbers):
+    """Under `exact` the logarithm of 0 is that of double precision: its exp is 0 in single."""
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor([numbers], dtype=dtype, requires_grad=True)
+        with dl.using(name):
+            d = dl.Distribution(x, [0, 1])
+            e = dl.Distribution(torch.tensor([[0.25, 0.75]], dtype=dtype), [0, 1])
+            loss = dl.bce_loss(dl.apply(d, e, lambda a, b: a + b), [7])
+        (found[dtype],) = torch.autograd.grad(loss, x)
+    assert found[torch.float64].abs().min() > 0.0 or name in ("viterbi", "min-max", "lukasiewicz")
+    torch.testing.assert_close(
+        found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=1e-6
+    )
+
+
+TNORMS = ["hamacher", "schweizer-sklar", "yager", "frank", "nilpotent"]
+
+
+@pytest.mark.parametrize("name", TNORMS)
+def test_unions_of_small_numbers_are_not_rounded_away(name):
+    """By the dual of the product, 1 - (1 - a) ⊗ (1 - b), they were 0 under `schweizer-sklar`."""
+    with dl.using(name):
+        x = torch.tensor([[1e-20, 3e-12], [1e-9, 2e-9], [1e-4, 0.3], [0.7, 1e-9]])
+        d, e = (dl.Distribution(x[:, [at]], ["s"]) for at in (0, 1))
+        single = dl.union(d, e).probs()
+        d, e = (dl.Distribution(x[:, [at]].double(), ["s"]) for at in (0, 1))
+        double = dl.union(d, e).probs()
+    torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=0.0)
+    assert (double >= x.max(1).values[:, None] * (1.0 - 1e-9)).all()

@@ -106,9 +106,9 @@ def bce_loss(
     up = _reachable(d, "bce_loss", rows.targets, match)
     if d.width == 0:
         return rows.reduced(-up)
-    logs = d.in_rows(d.provenance.log_probs(tags))
-    wrong = _others(d, rows.targets, match).to(logs.device)
-    down = torch.where(wrong, _log_of_rest(logs), 0.0).sum(1)
+    rest = d.in_rows(d.provenance.log_of_rest(tags))
+    wrong = _others(d, rows.targets, match).to(rest.device)
+    down = torch.where(wrong, rest, 0.0).sum(1)
     return rows.reduced(-(up + down))
 
 
@@ -194,15 +194,3 @@ def _others(d: Tagged, targets: Sequence[Any], match: Match | None) -> Tensor:
     if not isinstance(d.domain, Symbols):
         others &= d.domain.numbers >= 0
     return torch.from_numpy(others)
-
-
-def _log_of_rest(logs: Tensor) -> Tensor:
-    """log(1 - p) from log p. At p = 1 the rest is raised to a floor, but keeps its gradient.
-
-    A symbol that is wrong and certain must be pushed down: clamping would remove its gradient.
-    """
-    likely = -torch.expm1(logs.clamp(min=-1.0))
-    lowest = torch.finfo(logs.dtype).eps
-    likely = (likely + (lowest - likely).clamp(min=0.0).detach()).log()
-    unlikely = torch.log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
-    return torch.where(logs > -0.7, likely, unlikely)

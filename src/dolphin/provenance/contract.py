@@ -22,7 +22,7 @@ from torch import Tensor
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists, to_device
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import at_once, connected, prob_of_log, safe_log
+from dolphin.provenance.numerics import at_once, connected, log_of_rest, prob_of_log, safe_log
 
 Tags = Any
 
@@ -94,6 +94,11 @@ class Provenance(abc.ABC):
     def probs(self, tags: Tags) -> Tensor:
         """Probabilities, (n, r), differentiable."""
         return prob_of_log(self.log_probs(tags))
+
+    def log_of_rest(self, tags: Tags) -> Tensor:
+        """Logarithms of 1 - P, (n, r), differentiable at 0 and 1, too; finite."""
+        logs = self.log_probs(tags)
+        return log_of_rest(logs, logs.dtype)
 
     def ranking(self, tags: Tags) -> Tensor:
         """Numbers that order the symbols of a row by likelihood, (n, r), without gradient."""

@@ -160,6 +160,19 @@ def log1mexp(logs: Tensor) -> Tensor:
     return safe_log(1.0 - prob_of_log(logs))
 
 
+def log_of_rest(logs: Tensor, dtype: torch.dtype) -> Tensor:
+    """log(1 - p) from log p. At p = 1 the rest is raised to a floor, but keeps its gradient.
+
+    A symbol that is wrong and certain must be pushed down: clamping would remove its gradient.
+    `dtype`: the precision of the facts, which may be less than that of the logarithms.
+    """
+    likely = -torch.expm1(logs.clamp(min=-1.0))
+    lowest = torch.finfo(dtype).eps
+    likely = (likely + (lowest - likely).clamp(min=0.0).detach()).log()
+    unlikely = torch.log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
+    return torch.where(logs > -0.7, likely, unlikely)
+
+
 def rounding(dtype: torch.dtype) -> float:
     """How far numbers that should be equal may differ because of rounding alone."""
     return 1e-12 if dtype == torch.float64 else 1e-5

@@ -247,6 +247,16 @@ class SchweizerSklar(TNorm):
         slope = share.clamp(0.0, 1.0) ** (1.0 - self.p)
         return slope if self.p < 1.0 else (share > 0.0).to(a.dtype)
 
+    def conorm(self, a: Tensor, b: Tensor) -> Tensor:
+        """By small numbers where they are: 1 - a would round them away."""
+        if self.p == 0.0:
+            return a * (1.0 - b) + b
+        # (1 - a)^p + (1 - b)^p - 2, and the root of what is 1 more; small enough not to overflow.
+        powers = torch.expm1(self.p * torch.log1p(-a)) + torch.expm1(self.p * torch.log1p(-b))
+        small = -torch.expm1(torch.log1p(powers) / self.p)
+        most = 0.5 / max(1.0, abs(self.p))
+        return torch.where(torch.maximum(a, b) < most, small, super().conorm(a, b))
+
 
 class Frank(TNorm):
     """Frank's family (`frank`): a ⊗ b = log_s(1 + (s^a - 1)(s^b - 1) / (s - 1)).

@@ -491,7 +491,6 @@ class Comparison:
             others = [s for s in self.expected.row_of(row).symbols if key_of(s) != key_of(target)]
             wrong = [1.0 - self.expected.probability(row, s) for s in others]
             sure = any(number.real < 1e-3 for number in wrong)
-            sure = sure or (self.program.single and any(number.real > 1 - 1e-6 for number in wrong))
             rest.append(Jet(math.nan) if sure else total(-number.log() for number in wrong))
         losses = dl.bce_loss(self.result, targets, reduction="none")
         self._losses("bce_loss", losses, parts, rest)

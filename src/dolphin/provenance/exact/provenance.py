@@ -29,7 +29,7 @@ from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, t
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.tags import Formulas, aligned, newest_table, seated
 from dolphin.provenance.facts import Facts, View, all_apart, arrange
-from dolphin.provenance.numerics import connected, rounded_to
+from dolphin.provenance.numerics import connected, log_of_rest, rounded_to
 from dolphin.symbolic.bounded import register
 
 
@@ -109,6 +109,11 @@ class Exact(Provenance):
     def probs(self, tags: Formulas) -> Tensor:
         # In double precision to the end: gradients near 0 and 1 need it.
         return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
+
+    def log_of_rest(self, tags: Formulas) -> Tensor:
+        # In double precision to the end: single precision has no exp of the logarithm of 0 here.
+        dtype = tags.like.dtype
+        return log_of_rest(self._read(tags, Circuit.log_probs), dtype).to(dtype)
 
     def _read(
         self, tags: Formulas, evaluate: Callable[[Circuit, Sequence[Facts], torch.device], Tensor]
