@@ -236,3 +236,11 @@ def test_unions_of_small_numbers_are_not_rounded_away(name):
         double = dl.union(d, e).probs()
     torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=0.0)
     assert (double >= x.max(1).values[:, None] * (1.0 - 1e-9)).all()
+
+
+def test_keys_of_groups_are_spelled_as_the_function_says_them():
+    """Not as another program's equal ones were: True is 1, but is written otherwise."""
+    d = dl.Distribution([[0.25, 0.75]], [3, 2], provenance="min-max")
+    for by in (lambda s: s % 2, lambda s: s % 2 == 1, lambda s: float(s % 2)):
+        found = {repr(key) for key, _ in dl.minimum(d, by=by).symbols}
+        assert found == {repr(by(3)), repr(by(2))}

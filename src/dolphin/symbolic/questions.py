@@ -84,11 +84,12 @@ def find_items(
     symbols = numbers[row, place]
     keys, key_of = None, np.zeros_like(row)
     if by is not None:
-        found = table.classes(_results(f"{operation}(by=...)", by, None, table, symbols, cache))
-        distinct, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+        found = _results(f"{operation}(by=...)", by, None, table, symbols, cache)
+        _, first, inverse = np.unique(table.classes(found), return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         key_of = rank[np.asarray(inverse).reshape(-1)]
-        keys = tuple(table.symbols[number] for number in distinct[np.argsort(first)].tolist())
+        # As the function says them: an equal one may have been met before, True for 1.
+        keys = tuple(table.symbols[number] for number in found[np.sort(first)].tolist())
     group = row * (1 if keys is None else len(keys)) + key_of
     places = place if address is None else address.at(row, place)
     if predicate is not None:
