@@ -358,10 +358,11 @@ def test_two_discs_too_far_apart_are_not_joined():
 def test_ends_are_corrected_as_much_as_they_may(options, share):
     task = make_task(**options)
     network = task.network().eval()
+    *_, bias = network.get_submodule("ends").parameters()
     images = torch.rand(2, 1, task.config.size, task.config.size)
     with torch.no_grad():
         before = network(images)[0]
-        network.ends[-1].bias.add_(3.0)
+        bias.add_(3.0)
         moved = network(images)[0] - before
     torch.testing.assert_close(moved, torch.full_like(moved, 3.0 * share), atol=1e-4, rtol=1e-4)
 
