@@ -61,7 +61,7 @@ def test_a_thousand_samples_that_wait():
     before = threading.active_count()
     p = torch.linspace(0.01, 0.99, 1000)
     torch.testing.assert_close(first(p).prob_of([1] * 1000), torch.maximum(p, 1 - p))
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # another test's may end meanwhile
 
 
 def test_no_samples_are_refused():
@@ -309,7 +309,7 @@ def test_parked_samples_end_when_another_one_fails():
     with pytest.raises(dl.FunctionError, match="sample 0"):
         program(list(range(5)))
     assert sorted(ended) == [0, 1, 2, 3, 4]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # another test's may end meanwhile
 
 
 def test_numbers_must_not_change_before_they_are_read():
