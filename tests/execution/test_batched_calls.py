@@ -470,7 +470,11 @@ class Totals(Dataset):
 
 
 def test_in_a_worker_of_a_data_loader():
-    found = torch.stack(list(DataLoader(Totals(), batch_size=None, num_workers=1)))
+    # Not forked: torch's threads don't survive in a copy of this process, which then may hang.
+    loader = DataLoader(
+        Totals(), batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120
+    )
+    found = torch.stack(list(loader))
     torch.testing.assert_close(found, torch.stack([Totals()[n] for n in range(4)]))
 
 

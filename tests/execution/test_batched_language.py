@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import start_processes
+import torch.multiprocessing as mp
 
 import dolphin as dl
 from same_as_the_loop import assert_same_as_the_loop
@@ -107,9 +105,9 @@ def test_a_batched_program_inside_a_program():
     assert found.row(1) == [(1, 0.5), (3, 0.5)]
 
 
-def step(rank, port, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+def step(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     try:
         torch.manual_seed(0)
         model = torch.nn.parallel.DistributedDataParallel(Sums())
@@ -142,10 +140,7 @@ class Sums(torch.nn.Module):
 
 @pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
 def test_in_two_processes(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start_processes(step, (port, tmp_path), nprocs=2, start_method="fork")
+    mp.spawn(step, (tmp_path,), nprocs=2)  # pyright: ignore[reportPrivateImportUsage]
     torch.manual_seed(0)
     model = Sums()
     samples, labels = data()
