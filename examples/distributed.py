@@ -3,15 +3,15 @@
 `DistributedDataParallel` looks for tensors in what a module returns: the module computes the loss.
 Two processes with half a batch each learn what one learns from whole batches, as is checked here.
 
-    python examples/distributed.py --processes 2 --picture distributed.png
+    torchrun --nproc-per-node 2 examples/distributed.py --picture distributed.png
 """
 
 import argparse
 import operator
-import socket
+import os
 
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dolphin as dl
@@ -46,10 +46,12 @@ def train(model: nn.Module, steps: int, part: slice) -> list[float]:
     return losses
 
 
-def work(rank: int, processes: int, port: int, steps: int, picture: str | None) -> None:
+def main(steps: int, picture: str | None) -> None:
     """One process; the first one also trains alone, and compares."""
-    where = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", where, rank=rank, world_size=processes)
+    if "RANK" not in os.environ:
+        raise SystemExit("Start it with: torchrun --nproc-per-node 2 examples/distributed.py")
+    distributed.init_process_group("gloo")
+    rank, processes = distributed.get_rank(), distributed.get_world_size()
     together, share = DistributedDataParallel(Sums()), 32 // processes
     losses = train(together, steps, slice(rank * share, (rank + 1) * share))
     distributed.destroy_process_group()
@@ -71,10 +73,7 @@ def work(rank: int, processes: int, port: int, steps: int, picture: str | None) 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--picture")
     args = parser.parse_args()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        options = (args.processes, free.getsockname()[1], args.steps, args.picture)
-    multiprocessing.spawn(work, options, nprocs=args.processes)  # pyright: ignore
+    main(args.steps, args.picture)

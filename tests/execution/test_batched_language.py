@@ -8,10 +8,10 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import dolphin as dl
 from same_as_the_loop import assert_same_as_the_loop
+from two_processes import call_in_two_processes
 
 ALGEBRAS = ["damp", "dtkp-am", "exact", "noisy-or"]
 
@@ -105,19 +105,14 @@ def test_a_batched_program_inside_a_program():
     assert found.row(1) == [(1, 0.5), (3, 0.5)]
 
 
-def step(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    try:
-        torch.manual_seed(0)
-        model = torch.nn.parallel.DistributedDataParallel(Sums())
-        samples, labels = data()
-        half = slice(rank, None, 2)
-        dl.nll_loss(model(samples[half]), labels[half]).backward()
-        if rank == 0:
-            torch.save([p.grad for p in model.parameters()], folder / "gradients.pt")
-    finally:
-        dist.destroy_process_group()
+def step(folder):
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(Sums())
+    samples, labels = data()
+    half = slice(dist.get_rank(), None, 2)
+    dl.nll_loss(model(samples[half]), labels[half]).backward()
+    if dist.get_rank() == 0:
+        torch.save([p.grad for p in model.parameters()], folder / "gradients.pt")
 
 
 def data():
@@ -140,7 +135,7 @@ class Sums(torch.nn.Module):
 
 @pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
 def test_in_two_processes(tmp_path):
-    mp.spawn(step, (tmp_path,), nprocs=2)  # pyright: ignore[reportPrivateImportUsage]
+    call_in_two_processes(step, tmp_path)
     torch.manual_seed(0)
     model = Sums()
     samples, labels = data()

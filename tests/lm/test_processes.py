@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
 pytest.importorskip("transformers")
@@ -15,6 +14,7 @@ pytest.importorskip("transformers")
 import dolphin as dl
 import tiny_models
 from dolphin.lm import LanguageModel
+from two_processes import call_in_two_processes
 
 PROMPTS = ["a", "the cat", "one two", "it is"]
 TOTALS = [5, 2, 4, 3]
@@ -33,22 +33,20 @@ def model() -> torch.nn.Module:
     return tiny_models.tiny_llama(len(tiny_models.byte_level_tokenizer())).double()
 
 
-def work(rank: int, folder: str) -> None:
+def work(folder: Path) -> None:
     """One of the processes: two of the four rows."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    rank = dist.get_rank()
     shared = DistributedDataParallel(model())
     lm = LanguageModel(shared, tiny_models.byte_level_tokenizer())
     loss(lm, slice(2 * rank, 2 * rank + 2)).backward()
     gradients = {name: p.grad for name, p in shared.module.named_parameters()}
-    torch.save(gradients, Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
+    torch.save(gradients, folder / f"{rank}.pt")
 
 
 def test_two_processes_have_the_gradients_of_one(tmp_path):
     alone = LanguageModel(model(), tiny_models.byte_level_tokenizer())
     loss(alone, slice(None)).backward()
-    mp.spawn(work, (str(tmp_path),), nprocs=2)  # pyright: ignore[reportPrivateImportUsage]
+    call_in_two_processes(work, tmp_path)
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt")
         for name, parameter in alone.model.named_parameters():
