@@ -12,6 +12,7 @@ import torch
 import dolphin as dl
 from dolphin.errors import InputError
 from dolphin.provenance import Exact, TopKProofs
+from dolphin.provenance.topk import counting_models
 
 
 def clauses(seed: int, count: int, facts: int = 6) -> list[tuple[int, ...]]:
@@ -159,14 +160,46 @@ def test_rows_of_their_own():
     torch.testing.assert_close(found, by_enumeration(probs, sets))
 
 
-def test_sixteen_proofs():
-    probs = torch.rand(1, 8, dtype=torch.float64)
+@pytest.mark.parametrize("elements", [4_000_000, 500], ids=["whole", "pieces"])
+@pytest.mark.parametrize("negated", [False, True])
+def test_sixteen_proofs(monkeypatch, negated, elements):
+    """As exact inference says, values and gradients, without the 65,535 sets of proofs."""
+    monkeypatch.setattr(counting_models, "_unions", None)
+    probs = torch.rand(3, 8, dtype=torch.float64).requires_grad_()
     sets = list(itertools.combinations(range(8), 2))[:16]
     results = []
     for provenance in (TopKProofs(16, wmc="exact"), Exact()):
         d = dl.Distribution(probs, range(8), exclusive=False, provenance=provenance)
-        results.append(dl.get_probs(any_of(d, sets)))
-    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+        with dl.settings(chunk_elements=elements):
+            found = dl.get_probs(any_of(d, sets, negated))
+            results.append((found, *torch.autograd.grad(found.square().sum(), probs)))
+    for own, other in zip(*results, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("few", [0, 8], ids=["states", "sets"])
+@pytest.mark.parametrize("layout", ["shared", "rows"])
+def test_states_and_sets_of_proofs_count_the_same(monkeypatch, few, layout):
+    """Exclusive groups, proofs of their own in every row, an impossible and a certain fact."""
+    monkeypatch.setattr(counting_models, "_FEW", few)
+    x = torch.rand(4, 3, dtype=torch.float64).softmax(1).requires_grad_()
+    y = torch.rand(4, 3, dtype=torch.float64)
+    y[0, 0], y[1, 1] = 0.0, 1.0
+    y.requires_grad_()
+    results = []
+    for provenance in (TopKProofs(8, wmc="exact"), Exact()):
+        with dl.using(provenance):
+            if layout == "shared":
+                a = dl.Distribution(x, range(3))
+                b = dl.Distribution(y, range(3), exclusive=False)
+            else:
+                a = dl.Distribution.from_rows([(range(r % 2, r % 2 + 3), x[r]) for r in range(4)])
+                rows = [(range(3), y[r]) for r in range(4)]
+                b = dl.Distribution.from_rows(rows, exclusive=False)
+            found = dl.apply(a, b, b, lambda s, t, u: s > t and s != u).prob_of([True] * 4)
+        results.append((found, *torch.autograd.grad(found.square().sum(), (x, y))))
+    for own, other in zip(*results, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-10, atol=1e-10)
 
 
 def test_argmax_follows_the_count():

@@ -114,7 +114,7 @@ def check(program: Program) -> Outcome:
         return _check_refusal(program, k or 3, refusal)
     if isinstance(semiring, TopK) and k is None:
         k = semiring.widest + program.seed % 3
-        if k > (10 if semiring.exact else 60):  # the time of exact counts doubles with every proof
+        if k > (16 if semiring.exact else 60):
             return Outcome("unsettled", k)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

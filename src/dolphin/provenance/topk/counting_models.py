@@ -7,7 +7,7 @@ By inclusion and exclusion over the sets S of proofs,
 where a conjunction of proofs is the bitwise or of their patterns (see encoding.py) and weighs
 nothing if it is a contradiction. The sum runs in double precision, scaled by its largest term: it
 is never less than that term, so rounding stays near 2^k · 1e-16 of the result, however small that
-is.
+is. Many proofs are counted by counting_worlds.py instead, where values may be read.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dolphin.provenance.differentiation import transformed
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     at_most_one,
     at_once,
     precisely,
+    reading_is_free,
     recomputed,
 )
+from dolphin.provenance.topk.counting_worlds import log_probability_by_states
 from dolphin.provenance.topk.encoding import Layout
 from dolphin.provenance.topk.proofs import Proofs
 from dolphin.provenance.topk.weighing import Weights, log_weights
 
 LARGEST_K = 16  # the number of sets, 2^k, is out of reach beyond
+_FEW = 8  # proofs whose sets are counted faster than their states
 PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
 
 
@@ -37,6 +41,8 @@ def log_probability_of_any(tags: Proofs) -> Tensor:
     Sets of symbols that would need much memory are processed one after the other, and recomputed in
     the backward pass instead of being kept for it.
     """
+    if tags.k > _FEW and reading_is_free(tags.scores) and not transformed():
+        return log_probability_by_states(tags)
     rows = max([tags.rows, *(p.facts.rows for p in tags.layout.placements)])
     columns = sum(p.code.columns for p in tags.layout.placements)
     cost = 2**tags.k * (tags.layout.words + columns + 4) * max(rows, 1)
