@@ -136,3 +136,20 @@ def test_longer_random_programs(provenance, numbers):
             assert_same_as_the_loop(
                 walk, (seeds, rows), leaves, 1e-8, negates=True, steps=12, numbers=numbers
             )
+
+
+@pytest.mark.parametrize("name", ["damp", "viterbi", "dtkp-am", "exact"])
+def test_symbols_that_are_read_belong_to_their_own_sample(name):
+    """Rows that have the same symbols in another order, read before they are used."""
+    rows = [torch.tensor([0.9, 0.1], dtype=torch.float64, requires_grad=True) for _ in range(3)]
+
+    def program(row, first):
+        drawn = dl.Distribution(row, [first, 1 - first]).map(
+            lambda s: dl.weighted({s: 0.5, s + 2: 0.25})
+        )
+        even = drawn.map(lambda s: s % 2 == 0)
+        assert set(even.symbols) == {True, False}
+        return dl.union(even.filter(lambda e: e).map(str), dl.where(even, "yes", "no"))
+
+    with dl.using(name):
+        assert_same_as_the_loop(program, (rows, [0, 1, 0]), rows, 1e-8)

@@ -296,6 +296,7 @@ class Pending(Tagged):
             if self._domain is None:
                 members = d.domain.row(0) if isinstance(d.domain, RowSymbols) else d.domain
                 self._domain = members if isinstance(members, Symbols) else Symbols.of(members)
+                self._form = None  # said that the symbols are unknown, as other samples' may be
             self._own = with_shared_symbols(d, self._domain)
         return self._own
 
