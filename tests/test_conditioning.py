@@ -325,3 +325,19 @@ def test_normalized_has_gradients_at_zero(name, dtype):
     d = dl.Distribution(x, [0, 1], provenance=name).normalized()
     (gradient,) = torch.autograd.grad(d.probs()[0, 1], x)
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 1.0]], dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc"])
+@pytest.mark.parametrize(("missing", "dtype"), [(1e-11, torch.float64), (1e-4, torch.float32)])
+def test_gradients_given_a_rare_event(name, missing, dtype):
+    """One of three is none of its symbols, given that some one is: 1 / (3 - 3m + m²)."""
+    x = torch.tensor([[0.25, 0.75 - missing]], dtype=dtype, requires_grad=True)
+    with dl.using(name, **({} if name == "exact" else {"k": 8})):
+        parts = [dl.Distribution(x, [4, 0]) for _ in range(3)]
+        seen = dl.maximum(dl.apply(*parts, lambda *s: 0)).map(lambda s: s is None)
+        alone = dl.maximum(parts[0]).map(lambda s: s is None)
+        found = dl.condition(alone, seen).prob_of([True])
+    error = 100 * torch.finfo(dtype).eps / missing
+    assert found.item() == pytest.approx(1 / 3, abs=error)
+    (slope,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(slope, torch.full_like(x, -1 / 3), rtol=0.0, atol=error)

@@ -143,3 +143,18 @@ def test_wrong_arguments(loss):
         loss(d, ["a", "b"])
     with pytest.raises(dl.DolphinError, match="match raised TypeError"):
         loss(d, ["a"], match=lambda a, b: a - b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc", "dtkp-am", "damp", "noisy-or"])
+def test_gradients_at_zero_keep_their_ratio(name, dtype):
+    """x·¼ or y, at x = y = 0: y gets four times as much; and other rows don't notice."""
+    x = torch.tensor([[0.0, 0.0], [1e-20, 0.0]], dtype=dtype, requires_grad=True)
+    with dl.using(name):
+        a, b = (dl.Distribution(x[:, i : i + 1], ["s"], exclusive=False) for i in range(2))
+        quarter = dl.Distribution(torch.full((1, 1), 0.25, dtype=dtype), ["s"], exclusive=False)
+        either = dl.union(dl.apply(a, quarter, lambda *s: "s"), b)
+        losses = dl.nll_loss(either, ["s", "s"], reduction="none")
+    (slope,) = torch.autograd.grad(losses.sum(), x)
+    assert (slope[0, 1] / slope[0, 0]).item() == pytest.approx(4.0, rel=1e-4)
+    assert losses[1].item() == pytest.approx(-math.log(0.25e-20), rel=1e-5)

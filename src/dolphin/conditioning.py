@@ -34,6 +34,9 @@ def condition(distribution: Distribution[S], event: Distribution[Any]) -> Distri
     Under algebras of numbers this needs recorded gradients (see `posterior`), and `distribution`
     must be what the event was computed from, or independent of it.
 
+    A quotient's gradient is a difference of numbers as large as 1 / P(True): rounding leaves an
+    error of about 1e-14 / P(True) in double precision, 1e-5 / P(True) in single precision.
+
     Args:
         event: a distribution over True and False, as comparisons and `exists` give them.
 

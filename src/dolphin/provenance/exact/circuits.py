@@ -26,6 +26,7 @@ from dolphin.provenance.exact.sweeps import Level, Sweep
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
     ZERO,
+    floor,
     precisely,
     prob_of_log,
     reading_is_free,
@@ -167,21 +168,27 @@ class Circuit:
     def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
         numbers, are_logs = _numbers_of(inputs, device)
         self._leaf_indices([facts.columns for facts in inputs], device)
-        if followed():
-            return (self.in_logarithms if logs else self.in_numbers)(logs, are_logs, numbers)
-        return _Evaluation.apply(self, logs, are_logs, numbers)  # type: ignore[return-value]
+        low = max((floor(facts.log_probs.dtype) for facts in inputs), default=0.0)
+        if not followed():
+            return _Evaluation.apply(self, logs, low, are_logs, numbers)  # type: ignore[return-value]
+        if logs:
+            return self.in_logarithms(low, are_logs, numbers)
+        return self.in_numbers(logs, are_logs, numbers)
 
-    def in_logarithms(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
-        """The way that never underflows."""
-        leaves = safe_log(self._left(_probs(numbers, are_logs)))
+    def in_logarithms(self, low: float | Tensor, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+        """The logarithms, in the way that never underflows.
+
+        Probabilities are raised to `low`, the floor of the inputs' precision: below it their
+        gradients are too large for that precision, and would lose their ratio.
+        """
+        leaves = _raised_log(self._left(_probs(numbers, are_logs)), low)
         constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=numbers.device)
-        facts = _logs(numbers, are_logs).index_select(0, self._leaves[numbers.device][0])
+        facts = _logs(numbers, are_logs, low).index_select(0, self._leaves[numbers.device][0])
         values = torch.cat([constants.expand(2, numbers.shape[1]), facts, leaves])
         for number, (contraction, keep) in enumerate(self.layers):
             made = _SUMS.contract([values, values], contraction)
             values = self._handed_on(made, values, number, keep)
-        values = values.index_select(0, self.on("roots", self.roots, numbers.device))
-        return values if logs else prob_of_log(values)
+        return values.index_select(0, self.on("roots", self.roots, numbers.device))
 
     def in_numbers(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
         """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
@@ -285,8 +292,9 @@ class _Evaluation(Formula):
 
     @staticmethod
     def value(
-        ctx: Any, circuit: Circuit, logs: bool, are_logs: AreLogs, numbers: Tensor
+        ctx: Any, circuit: Circuit, logs: bool, low: float, are_logs: AreLogs, numbers: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
+        lows: float | Tensor = low
         needed = ctx.needs_input_grad[-1]
         ctx.circuit, ctx.logs, ctx.are_logs, ctx.out = circuit, logs, are_logs, None
         if not logs or reading_is_free(numbers):
@@ -306,11 +314,14 @@ class _Evaluation(Formula):
                     values,
                     out,
                 )
+            # Other rows must not depend on those that underflow.
+            least = out.new_tensor(floor(out.dtype))
+            lows = torch.where((out < least).any(0), out.new_tensor(low), least)
         if not needed:
-            return circuit.in_logarithms(logs, are_logs, numbers), ()
+            return circuit.in_logarithms(lows, are_logs, numbers), ()
         with torch.enable_grad():
             ctx.input = numbers.detach().requires_grad_()
-            ctx.out = circuit.in_logarithms(logs, are_logs, ctx.input)
+            ctx.out = circuit.in_logarithms(lows, are_logs, ctx.input)
         return ctx.out.detach(), ()
 
     @staticmethod
@@ -331,7 +342,9 @@ class _Evaluation(Formula):
         return (made,) if not isinstance(ctx.are_logs, Tensor) else (None, made)
 
     @staticmethod
-    def formula(circuit: Circuit, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+    def formula(
+        circuit: Circuit, logs: bool, low: float, are_logs: AreLogs, numbers: Tensor
+    ) -> Tensor:
         return circuit.in_numbers(logs, are_logs, numbers)
 
 
@@ -371,10 +384,15 @@ def _probs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
     return probs if are_logs is True else torch.where(are_logs, probs, numbers)
 
 
-def _logs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
+def _raised_log(probs: Tensor, low: float | Tensor) -> Tensor:
+    """log p, with the value and the derivative of `low` where p is less."""
+    return (probs + (low - probs).clamp(min=0.0).detach()).log()
+
+
+def _logs(numbers: Tensor, are_logs: AreLogs, low: float | Tensor) -> Tensor:
     if are_logs is True:
         return numbers
-    logs = safe_log(numbers)
+    logs = _raised_log(numbers, low)
     return logs if are_logs is False else torch.where(are_logs, numbers, logs)
 
 
