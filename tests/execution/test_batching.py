@@ -153,3 +153,18 @@ def test_symbols_that_are_read_belong_to_their_own_sample(name):
 
     with dl.using(name):
         assert_same_as_the_loop(program, (rows, [0, 1, 0]), rows, 1e-8)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_questions_to_what_a_batched_program_returns(count):
+    """Symbols of its results exclude each other where those of a sample do."""
+    rows = [torch.tensor([0.7, 0.2], dtype=torch.float64, requires_grad=True)] * count
+
+    def parity(row):
+        return dl.Distribution(row, [3, 1]).map(lambda s: s % 3)
+
+    with dl.using("damp"):
+        found = dl.exists(dl.batched(parity)(rows))
+    torch.testing.assert_close(
+        found.prob_of([True] * count).detach().double(), torch.tensor([0.9] * count).double()
+    )

@@ -80,7 +80,7 @@ def gathered(rows: Sequence[Row]) -> Tagged:
     first = rows[0]
     if all(row.of is first.of and row.number == first.number for row in rows):
         alone = first.of.batch == 1 and not isinstance(first.of, Pooled)
-        return first.of if alone else _flagged(_taken(first.of, [0], rows[:1]), rows)
+        return _flagged(first.of if alone else _taken(first.of, [0], rows[:1]), rows)
     sources: dict[int, tuple[Tagged, list[int]]] = {}
     for place, row in enumerate(rows):
         sources.setdefault(id(row.of), (row.of, []))[1].append(place)
