@@ -5,7 +5,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 
 # Some virtual machines announce AMX and then trap on it: bfloat16 matrix products would kill Python.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
@@ -13,7 +13,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pytest wheel bench docs format clean
+.PHONY: help demo test check pytest beside wheel bench docs format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,12 @@ help: ## this list
 demo: $(VENV)/.demo ## train on sums of MNIST digits, at most five minutes on two cores
 	$(BIN)/python examples/sum_mnist.py
 
-test: check pytest docs wheel ## everything: static checks, tests, and the built wheel on its own
+test: $(VENV)/.dev ## everything: static checks, tests, and the built wheel on its own
+	+$(MAKE) --no-print-directory -j 2 pytest beside
+
+# In this order, in one job: side by side with the tests they fill the cores that those leave idle.
+beside: check
+	+$(MAKE) --no-print-directory -j 1 docs wheel
 
 check: $(VENV)/.dev ## ruff (format and lint) and pyright
 	$(BIN)/ruff format --check .
@@ -34,8 +39,10 @@ pytest: $(VENV)/.dev ## the tests, doctests and README snippets
 wheel: $(VENV)/.dev ## build the wheel and try it, installed, away from the checkout
 	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
-	$(PYTHON) -m venv --clear build/smoke
-	build/smoke/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt dist/*.whl
+	$(BIN)/python -m venv --clear --without-pip build/smoke
+	$(BIN)/python -m pip --disable-pip-version-check --python build/smoke install --quiet --no-deps dist/*.whl
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$(build/smoke/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/torch.pth"
 	cd build && smoke/bin/python -I ../tests/smoke.py
 	rm -rf build
 

@@ -1,12 +1,18 @@
-"""Tries an installed dolphin: `python -I smoke.py` in an environment with nothing but the wheel."""
+"""Tries an installed dolphin: `python -I smoke.py` in an environment with nothing but the wheel.
+
+Other packages may be within reach: none may be used that the wheel doesn't ask for.
+"""
 
 import importlib.metadata
+import re
 import sys
 from pathlib import Path
 
 import torch
 
-import dolphin as dl
+BEFORE = set(sys.modules)  # torch takes what it finds
+
+import dolphin as dl  # noqa: E402
 
 
 def check_installation() -> None:
@@ -14,8 +20,34 @@ def check_installation() -> None:
     assert package.is_relative_to(sys.prefix), f"{package} is not the installed wheel"
     assert (package / "py.typed").exists(), "py.typed is not shipped"
     assert importlib.metadata.version("dolphin-nesy") == dl.__version__
-    extras = {"rich", "tyro", "matplotlib", "accelerate", "pysdd", "transformers"}
-    assert not extras & set(sys.modules), "an extra is imported by the core"
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def required(name: str, found: set[str]) -> set[str]:
+    """The packages that an installed one asks for without extras, theirs included."""
+    try:
+        requirements = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:  # for another platform
+        return found
+    for requirement in requirements:
+        other = normalised(re.split(r"[^\w.-]", requirement)[0])
+        if "extra ==" not in requirement and other not in found:
+            found |= required(other, found | {other})
+    return found
+
+
+def check_requirements() -> None:
+    allowed = required("dolphin-nesy", {"dolphin-nesy"})
+    assert {"torch", "numpy"} < allowed
+    owners = importlib.metadata.packages_distributions()
+    loaded = {name.partition(".")[0] for name in sys.modules.keys() - BEFORE}
+    for module in loaded & owners.keys():
+        assert set(map(normalised, owners[module])) & allowed, (
+            f"{module} is loaded, and the wheel doesn't ask for it"
+        )
 
 
 def check_training(provenance: object) -> None:
@@ -46,6 +78,7 @@ def main() -> None:
     check_values()
     for provenance in (dl.DAMP(), dl.TopKProofs(k=3)):
         check_training(provenance)
+    check_requirements()
     print(f"dolphin {dl.__version__} works from {Path(dl.__file__).parent}")
 
 
