@@ -135,14 +135,24 @@ def test_tasks_use_the_public_interface_only():
     assert sorted(used - set(allowed)) == []
 
 
-def test_an_import_of_the_core_loads_nothing_optional():
-    code = (
-        "import sys, dolphin; "
-        "print([m for m in ('matplotlib', 'rich', 'tyro', 'transformers', 'networkx', 'pysdd', "
-        "'klay', 'torch._dynamo', 'dolphin_tasks') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+OPTIONAL = [
+    "matplotlib", "rich", "tyro", "transformers", "networkx", "pysdd", "klay", "jaxtyping",
+    "beartype", "pytest", "hypothesis", "accelerate", "PIL", "torch._dynamo", "dolphin_tasks",
+    "dolphin.lm",
+]  # fmt: skip
+IMPORTS = f"""
+import sys
+import dolphin
+print([name for name in {OPTIONAL} if name in sys.modules])
+import dolphin.lm
+print("transformers" in sys.modules)
+"""
+
+
+def test_an_import_loads_nothing_optional():
+    command = [sys.executable, "-W", "error::DeprecationWarning:dolphin", "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.splitlines() == ["[]", "False"], done.stderr
 
 
 def mapped() -> dict[str, set[str]]:

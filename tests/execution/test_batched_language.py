@@ -7,11 +7,9 @@ import time
 
 import pytest
 import torch
-import torch.distributed as dist
 
 import dolphin as dl
 from same_as_the_loop import assert_same_as_the_loop
-from two_processes import call_in_two_processes
 
 ALGEBRAS = ["damp", "dtkp-am", "exact", "noisy-or"]
 
@@ -103,45 +101,6 @@ def test_a_batched_program_inside_a_program():
     found = outer(numbers)
     assert found.row(0) == [(1, 0.25), (3, 0.75)]
     assert found.row(1) == [(1, 0.5), (3, 0.5)]
-
-
-def step(folder):
-    torch.manual_seed(0)
-    model = torch.nn.parallel.DistributedDataParallel(Sums())
-    samples, labels = data()
-    half = slice(dist.get_rank(), None, 2)
-    dl.nll_loss(model(samples[half]), labels[half]).backward()
-    if dist.get_rank() == 0:
-        torch.save([p.grad for p in model.parameters()], folder / "gradients.pt")
-
-
-def data():
-    torch.manual_seed(1)
-    return [torch.randn(n, 5) for n in (1, 3, 2, 4)], [0, 2, 1, 3]
-
-
-class Sums(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.read = dl.network(torch.nn.Linear(5, 2), [0, 1])
-        self.run = dl.batched(self.total)
-
-    def total(self, rows):
-        return dl.reduce(lambda x, y: x + y, [self.read(row) for row in rows])
-
-    def forward(self, samples):
-        return self.run(samples)
-
-
-@pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
-def test_in_two_processes(tmp_path):
-    call_in_two_processes(step, tmp_path)
-    torch.manual_seed(0)
-    model = Sums()
-    samples, labels = data()
-    dl.nll_loss(model(samples), labels).backward()
-    for own, shared in zip(model.parameters(), torch.load(tmp_path / "gradients.pt"), strict=True):
-        torch.testing.assert_close(own.grad, shared)
 
 
 STEPS = [

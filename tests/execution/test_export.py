@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -58,10 +59,10 @@ CASES = [
     (name, algebra)
     for row, name in enumerate(PROGRAMS)
     for column, algebra in enumerate(ALGEBRAS)
-    if (row + column) % 2 == 0  # each of both in three pairs; a pair takes half a second
+    if (row + column) % 2 == 1  # each of both in three pairs; a pair takes half a second
     if not (name == "closure" and algebra.startswith("dtkp"))  # refused: see below
 ]
-SOME = [("times", "damp"), ("steps", "viterbi"), ("equal", "dtkp-am"), ("steps", "dtkp-am")]
+ALSO_ONNX = {("times", "damp"), ("steps", "viterbi"), ("equal", "dtkp-am"), ("steps", "dtkp-am")}
 
 
 def numbers(symbols, exclusive, rows, seed=0):
@@ -79,16 +80,37 @@ def exported(name, algebra):
     return traced, torch.export.export(traced, given, dynamic_shapes=shapes, strict=False)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "algebra"), CASES)
 def test_one_export_serves_all_batches(name, algebra):
     _, symbols, exclusive = PROGRAMS[name]
     traced, whole = exported(name, algebra)
-    module = whole.module()
+    ways = [whole.module()]
+    if (name, algebra) in ALSO_ONNX and find_spec("onnxscript") and find_spec("onnxruntime"):
+        ways.append(as_onnx(whole))
     for rows in BATCHES:
         given = numbers(symbols, exclusive, rows)
         wanted = traced(*given)
         assert wanted.shape == (rows, len(traced.symbols))
-        torch.testing.assert_close(module(*given).exp(), wanted.exp(), atol=1e-6, rtol=0)
+        for run in ways:
+            torch.testing.assert_close(run(*given).exp(), wanted.exp(), atol=1e-6, rtol=0)
+
+
+def as_onnx(program):
+    """An exported program as it runs without torch."""
+    import onnxruntime
+
+    model = torch.onnx.export(program, (), dynamo=True, verbose=False)
+    assert model is not None
+    model.save(file := io.BytesIO())
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+
+    def run(*numbers):
+        names = [given.name for given in session.get_inputs()]
+        named = {name: n.numpy() for name, n in zip(names, numbers, strict=True)}
+        return torch.from_numpy(session.run(None, named)[0])
+
+    return run
 
 
 def test_nothing_without_values_is_kept():
@@ -127,21 +149,3 @@ def test_a_network_and_its_program_are_one_file():
     for rows in BATCHES:
         images = torch.rand(rows, 2, 6)
         torch.testing.assert_close(loaded(images), model(images))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "algebra"), SOME)
-def test_onnx_gives_the_same_numbers(name, algebra):
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    _, symbols, exclusive = PROGRAMS[name]
-    traced, whole = exported(name, algebra)
-    model = torch.onnx.export(whole, (), dynamo=True, verbose=False)
-    assert model is not None
-    model.save(file := io.BytesIO())
-    session = runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
-    for rows in BATCHES:
-        given = numbers(symbols, exclusive, rows)
-        named = {i.name: n.numpy() for i, n in zip(session.get_inputs(), given, strict=True)}
-        found = torch.from_numpy(session.run(None, named)[0])
-        torch.testing.assert_close(found.exp(), traced(*given).exp(), atol=1e-6, rtol=0)

@@ -1,4 +1,4 @@
-"""Code that runs in two processes, started by torchrun as users start them.
+"""Code that runs in two processes, which are told of each other as torchrun tells them.
 
 Nothing here can hang: processes that take too long are ended. Where even plain torch can't train
 in two processes, the test is skipped with what torch says.
@@ -12,10 +12,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import pytest
 import torch
@@ -35,20 +36,33 @@ def call_in_two_processes(function: Callable[[Path], Any], folder: Path) -> None
 
 def run_in_two_processes(*command: str | Path) -> str:
     """What a script prints in two processes."""
-    code, output, errors = _launch(*command)
-    if code != 0:
+    both = launch(*command)
+    check(both)
+    return "".join(one.output for one in both)
+
+
+class Ended(NamedTuple):
+    """How a process has ended, and what it wrote."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def check(both: list[Ended]) -> None:
+    """Both have done their work, or the test is skipped where plain torch can't do any."""
+    if any(one.code for one in both):
         reason = _why_torch_itself_fails()
         if reason:
             pytest.skip(f"torch.distributed doesn't work on this machine: {reason}")
-    assert code == 0, errors
-    return output
+    assert [one.code for one in both] == [0, 0], [one.errors for one in both]
 
 
 @functools.cache
 def _why_torch_itself_fails() -> str:
     """Empty where two processes can train without Dolphin."""
-    code, _, errors = _launch(__file__, __file__, plain_step.__name__, "")
-    return "" if code == 0 else errors[-1000:]
+    both = launch(__file__, __file__, plain_step.__name__, "")
+    return "".join(one.errors[-500:] for one in both if one.code != 0)
 
 
 def plain_step(folder: Path) -> None:
@@ -57,31 +71,59 @@ def plain_step(folder: Path) -> None:
     model(torch.ones(1, 2)).sum().backward()
 
 
-def _launch(*command: str | Path) -> tuple[int, str, str]:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1"]
-    torchrun += ["--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
-    torchrun += ["--master-port", str(_free_port())]
+def launch(*command: str | Path) -> list[Ended]:
+    """Run a script in two processes, for a limited time."""
     path = [str(SOURCES), str(SUPPORT), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        # They meet on this machine, whatever its name stands for in a network.
+        "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+    }
     # Files, not pipes: whoever outlives its parent keeps a pipe open, and its reader waiting.
-    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [*torchrun, *map(str, command)], env=environment,
-            stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-        )  # fmt: skip
+    with (
+        TemporaryFile("w+") as output, TemporaryFile("w+") as errors,
+        TemporaryFile("w+") as other_output, TemporaryFile("w+") as other_errors,
+    ):  # fmt: skip
+        files = [(output, errors), (other_output, other_errors)]
+        processes = [
+            _start(command, {**environment, "RANK": rank, "LOCAL_RANK": rank}, *own)
+            for rank, own in zip("01", files, strict=True)
+        ]
+        deadline = time.monotonic() + SECONDS
         try:
-            code = process.wait(SECONDS)
+            for process in processes:
+                process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            code = -1
-            process.terminate()  # torchrun then ends its processes, and kills them after 30 seconds
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                process.kill()
             errors.write(f"\nnot finished after {SECONDS} seconds")
-        output.seek(0)
-        errors.seek(0)
-        return code, output.read(), errors.read()
+        finally:
+            for process in processes:
+                process.kill()
+        return [
+            Ended(process.wait(), *map(_written, own))
+            for process, own in zip(processes, files, strict=True)
+        ]
+
+
+def _start(
+    command: tuple[str | Path, ...], environment: Mapping[str, str], output: IO, errors: IO
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+    )
+
+
+def _written(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def _free_port() -> int:

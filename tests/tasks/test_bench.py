@@ -9,7 +9,7 @@ import torch
 
 import dolphin as dl
 from dolphin_tasks import bench, cli
-from dolphin_tasks.bench import sums
+from dolphin_tasks.bench import command, launches, sums, timing
 from dolphin_tasks.bench.cases import CASES, NAMES, choose
 from dolphin_tasks.bench.command import count_launches
 from dolphin_tasks.bench.memory import peak_memory
@@ -31,6 +31,14 @@ ALL = [
 LARGE = {"sum-1024", "product-16", "product-20"}
 LONGER = {"sum-10", "sum-15", "sum-1024", "product-20", "hwf-15", "hwf-19", "kinship-10"}
 """Cases whose program is that of a shorter one."""
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    """As few steps as give a figure at all: what they say of the machine is not the point here."""
+    monkeypatch.setattr(timing, "WARM_UP", 1)
+    monkeypatch.setattr(timing, "SHORTEST", 0.0)
+    monkeypatch.setattr(launches, "STEPS", 1)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -101,20 +109,12 @@ def test_losses_and_gradients_are_finite_and_reach_the_scores(case, inputs):
         assert (scores.grad != 0).any()
 
 
-def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys):
+def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "peak_memory", lambda case, inputs: len(case.name))
     file = tmp_path / "deep" / "results.json"
-    arguments = [
-        "bench",
-        "sum-5",
-        "mugen-like",
-        "--steps",
-        "1",
-        "--batch",
-        "2",
-        "--json",
-        str(file),
-    ]
-    assert cli.main(arguments) == 0
+    names = ["sum-5", "mugen-like"]
+    options = ["--steps", "1", "--batch", "2", "--json", str(file)]
+    assert cli.main(["bench", *names, *options]) == 0
     printed = capsys.readouterr().out
     found = json.loads(file.read_text())
     assert [line["name"] for line in found] == ["sum-5", "mugen-like"]
@@ -122,7 +122,7 @@ def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys):
         assert set(line) >= KEYS
         assert line["batch"] == 2 and line["provenance"] == "damp"
         assert line["ratio"] == (line["forward_s"] + line["backward_s"]) / line["neural_s"]
-        assert line["peak_mb"] >= 0
+        assert line["peak_mb"] == len(line["name"])
         assert line["name"] in printed
 
 
@@ -143,8 +143,9 @@ def test_command_line_refuses_what_it_does_not_know(arguments, capsys):
 
 
 def test_peak_memory_sees_what_a_program_allocates():
-    (few,), (many,) = (choose(["sum-15"], provenance="damp", batch=b) for b in (1, 4096))
-    assert peak_memory(many, "early") > peak_memory(few, "early") + 10
+    """79 MB with 4096 rows and 6 with one; torch itself takes more than 200."""
+    (many,) = choose(["sum-15"], provenance="damp", batch=4096)
+    assert 30 < peak_memory(many, "early") < 150
 
 
 def test_a_changed_case_has_no_target():

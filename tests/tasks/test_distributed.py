@@ -3,58 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("rich")
 pytest.importorskip("tyro")
-pytest.importorskip("accelerate")
 
+import tiny_cli
+from dolphin_tasks import digits
+from dolphin_tasks.cli import main
 from dolphin_tasks.training import checkpoint
 from dolphin_tasks.training.lock import LOCK_NAME, FolderLock
+from two_processes import check, launch
 
-CLI = str(Path(__file__).parents[1] / "support" / "tiny_cli.py")
 OPTIONS = ["train", "sum", "--n", "2", "--epochs", "1", "--batch", "21", "--validation", "100"]
 OPTIONS += ["--train-samples", "22", "--threads", "1", "--device", "cpu"]  # the last batch has one
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def launched() -> list[str]:
-    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    return [*launch, "--main_process_port", str(free_port()), CLI]
-
-
-def start(command: list[str], out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command, *OPTIONS, "--out", str(out)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def run(command: list[str], out: Path) -> dict:
-    done = start(command, out)
-    assert done.returncode == 0, done.stderr
+def results(out: Path) -> dict:
     return json.loads((out / "results.json").read_text())
 
 
-def test_two_processes_are_one(tmp_path):
-    one = run([CLI], tmp_path / "one")
-    two = run(launched(), tmp_path / "two")
+def test_two_processes_are_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(digits, "find_digits", tiny_cli.blots)
+    assert main([*OPTIONS, "--out", str(tmp_path / "one")]) == 0
+    check(launch(tiny_cli.__file__, *OPTIONS, "--out", tmp_path / "two"))
+    one, two = results(tmp_path / "one"), results(tmp_path / "two")
     assert not (tmp_path / "two" / LOCK_NAME).exists()
     assert two["processes"] == 2
     first, second = (
@@ -76,9 +51,8 @@ def test_two_processes_are_one(tmp_path):
 def test_all_processes_of_a_second_run_are_refused(tmp_path):
     lock = FolderLock(tmp_path)
     assert lock.take()
-    done = start(launched(), tmp_path)
+    first, second = launch(tiny_cli.__file__, *OPTIONS, "--out", tmp_path)
     lock.release()
-    assert done.returncode != 0
-    assert "another run is using" in done.stderr
-    assert "the first process says why" in done.stderr
+    assert first.code != 0 and "another run is using" in first.errors
+    assert second.code != 0 and "the first process says why" in second.errors
     assert [path.name for path in tmp_path.iterdir()] == []

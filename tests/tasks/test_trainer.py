@@ -139,24 +139,21 @@ def test_resumed_run_is_the_same_bit_for_bit(whole, tmp_path, monkeypatch, steps
 
 def test_killed_run_resumes_from_its_last_epoch(whole, tmp_path):
     out = tmp_path / "run"
-    command = [
-        sys.executable,
-        CLI,
-        "train",
-        "sum",
-    ]
+    options = [*TINY, "--epochs", "40", "--schedule", "constant", "--out", str(out)]
     process = subprocess.Popen(
-        [*command, *TINY, "--epochs", "40", "--schedule", "constant", "--out", str(out)],
+        [sys.executable, CLI, "train", "sum", *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
-    while not (out / "checkpoint.pt").exists():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
+    deadline = time.monotonic() + 120
+    try:
+        while not (out / "checkpoint.pt").exists():
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.communicate()
     reached = checkpoint.load(out / "checkpoint.pt", "sum")["progress"]["epoch"]
     assert 1 <= reached < 40
     epochs = ["--epochs", str(reached + 1)]
@@ -271,18 +268,7 @@ def test_the_test_set_is_read_once(tmp_path, monkeypatch):
 
 
 def test_mixed_precision(tmp_path):
-    """In a process of its own: some virtual machines announce AMX and then trap on it."""
-    command = [
-        sys.executable,
-        CLI,
-        "train",
-        "sum",
-        *TINY,
-    ]
-    command += ["--precision", "bf16", "--out", str(tmp_path / "run")]
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    assert train(tmp_path / "run", "--precision", "bf16") == 0
     weight = next(iter(weights(tmp_path / "run").values()))
     assert weight.dtype == torch.float32
 
