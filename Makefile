@@ -33,6 +33,7 @@ check: $(VENV)/.dev ## ruff (format and lint) and pyright
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
+pytest: export OMP_NUM_THREADS ?= 1  # the workers keep all cores busy
 pytest: $(VENV)/.dev ## the tests, doctests and README snippets
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
