@@ -244,3 +244,23 @@ def test_keys_of_groups_are_spelled_as_the_function_says_them():
     for by in (lambda s: s % 2, lambda s: s % 2 == 1, lambda s: float(s % 2)):
         found = {repr(key) for key, _ in dl.minimum(d, by=by).symbols}
         assert found == {repr(by(3)), repr(by(2))}
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "dtkp-wmc", "dtkp-am", "noisy-or"])
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("masked", [True, False])
+def test_rows_of_logits_and_rows_of_probabilities_in_one_stack(name, exclusive, masked):
+    """Each row's derivatives are those of the numbers that were given, at 0 and beside -inf."""
+    logits = torch.tensor([[1.2, -math.inf if masked else -3.0, -0.7]]).double().requires_grad_()
+    probs = torch.tensor([[0.8, 0.0, 0.2]]).double().requires_grad_()
+    with dl.using(name):
+        one = dl.Distribution.from_logits(logits, [3, 4, 1], exclusive=exclusive)
+        both = dl.Distribution.stack([one, dl.Distribution(probs, [0, 3, 1])])
+        (slope,) = torch.autograd.grad(both.probs([3])[1].sum(), probs, retain_graph=True)
+        torch.testing.assert_close(slope, torch.tensor([[0.0, 1.0, 0.0]]).double())
+        for symbol in (0, 1, 3, 4):
+            apart = torch.autograd.grad(one.log_probs([symbol]).sum(), logits, retain_graph=True)
+            found = torch.autograd.grad(
+                both.log_probs([symbol])[0].sum(), logits, retain_graph=True
+            )
+            torch.testing.assert_close(found, apart)

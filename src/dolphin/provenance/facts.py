@@ -89,6 +89,7 @@ class Facts:
         groups: Groups,
         label: Label,
         probs: Tensor | None = None,
+        given: np.ndarray | None = None,
         origins: np.ndarray | None = None,
         whole: Facts | None = None,
         chosen: np.ndarray | None = None,
@@ -104,6 +105,7 @@ class Facts:
         self.groups = groups
         self.label = label
         self._probs = probs
+        self._given = given  # rows whose probabilities were given; None: all, if there are any
         self.fresh = origins is None  # then no other facts can have the same origins
         self._origins = origins
         self.whole = whole
@@ -130,10 +132,21 @@ class Facts:
         """The probabilities, (columns, rows)."""
         return prob_of_log(self.log_probs) if self._probs is None else self._probs
 
-    @property
-    def given_probs(self) -> Tensor | None:
-        """The probabilities as they were given, if probabilities were given."""
-        return self._probs
+    def as_given(self) -> tuple[Tensor, np.ndarray]:
+        """The numbers as they were given, (columns, rows), and in which rows they are logarithms.
+
+        Next to 0 and 1 it makes a difference for derivatives.
+        """
+        if self._probs is None:
+            return self.log_probs, np.ones(self.rows, dtype=bool)
+        if self._given is None:
+            return self._probs, np.zeros(self.rows, dtype=bool)
+        given = to_device(self._given, self._probs.device)
+        return torch.where(given, self._probs, self.log_probs), ~self._given
+
+    def at_rows(self, at: np.ndarray) -> dict[str, Any]:
+        """The numbers of the facts at these rows, in this order; nothing holds at row -1."""
+        return _numbers_at([self], np.where(at < 0, self.rows, at))
 
     def part(self, chosen: np.ndarray) -> Facts:
         """The facts of some groups, which are in ascending order."""
@@ -156,6 +169,7 @@ class Facts:
             groups=groups,
             label=label,
             probs=probs,
+            given=self._given,
             origins=self.origins,
             whole=self,
             chosen=chosen,
@@ -177,6 +191,7 @@ class Facts:
             groups=self.groups,
             label=self.label,
             probs=None if self._probs is None else move(self._probs),
+            given=self._given,
             origins=self.origins,
         )
 
@@ -326,18 +341,23 @@ def _joined(slot: _Slot) -> Facts:
     for number, (view, rows) in enumerate(slot.parts):
         at[rows] = start[number] + np.broadcast_to(view.rows, rows.shape)[rows]
         whose[rows] = number
-    logs = rows_of([view.facts.log_probs for view in views], at, ZERO)
-    given = [view.facts.given_probs for view in views]
-    probs = None
-    if all(each is not None for each in given):
-        probs = rows_of([each for each in given if each is not None], at, 0.0)
     label = _RowLabels(tuple(view.facts.label for view in views), whose, at - start[whose])
-    return Facts(
-        log_probs=logs, groups=slot.like.groups, label=label, probs=probs, origins=slot.origins
-    )
+    numbers = _numbers_at([view.facts for view in views], at)
+    return Facts(groups=slot.like.groups, label=label, origins=slot.origins, **numbers)
 
 
-def rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
+def _numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
+    """Numbers of facts at some rows of all parts side by side; the row after the last has none."""
+    logs = _rows_of([facts.log_probs for facts in parts], at, ZERO)
+    if all(facts._probs is None for facts in parts):
+        return {"log_probs": logs}
+    probs = _rows_of([facts.probs for facts in parts], at, 0.0)
+    given = [~facts.as_given()[1] for facts in parts]
+    given_at = np.concatenate([*given, [True]])[at]
+    return {"log_probs": logs, "probs": probs, "given": None if given_at.all() else given_at}
+
+
+def _rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
     """Rows of all parts side by side, and one more with nothing but `fill`, at these places."""
     with torch.enable_grad():  # the search for proofs runs without, but facts need them
         every = torch.cat([*parts, parts[0].new_full((len(parts[0]), 1), fill)], dim=1)

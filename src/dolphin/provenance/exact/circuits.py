@@ -357,24 +357,22 @@ def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
 
 
 def _numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, AreLogs]:
-    """The numbers of all inputs, (columns, rows), as they were given: see `AreLogs`.
-
-    Next to 0 and 1 it makes a difference for derivatives.
-    """
+    """The numbers of all inputs, (columns, rows), as they were given: see `AreLogs`."""
     if not inputs:
         return torch.zeros(0, 1, dtype=torch.float64, device=device), False
     rows = max(facts.rows for facts in inputs)
-    given = [facts.given_probs for facts in inputs]
-    numbers = [facts.log_probs if p is None else p for facts, p in zip(inputs, given, strict=True)]
+    given = [facts.as_given() for facts in inputs]
+    numbers, logs = [each for each, _ in given], [each for _, each in given]
     if any(each.dtype != numbers[0].dtype for each in numbers):
         numbers = [precisely(each) for each in numbers]
     spread = [each.expand(-1, rows) for each in numbers]
     every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
-    logs = [p is None for p in given]
-    if all(logs) or not any(logs):
-        return every, logs[0]
-    columns = np.repeat(logs, [facts.columns for facts in inputs])
-    return every, to_device(columns[:, None], device)
+    if all(each.all() for each in logs) or not any(each.any() for each in logs):
+        return every, bool(logs[0].all())
+    same = all(each.all() or not each.any() for each in logs)
+    flags = [each[:1] if same else np.broadcast_to(each, rows) for each in logs]
+    columns = [facts.columns for facts in inputs]
+    return every, to_device(np.repeat(np.stack(flags), columns, axis=0), device)
 
 
 def _probs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
@@ -392,8 +390,11 @@ def _raised_log(probs: Tensor, low: float | Tensor) -> Tensor:
 def _logs(numbers: Tensor, are_logs: AreLogs, low: float | Tensor) -> Tensor:
     if are_logs is True:
         return numbers
-    logs = _raised_log(numbers, low)
-    return logs if are_logs is False else torch.where(are_logs, numbers, logs)
+    if are_logs is False:
+        return _raised_log(numbers, low)
+    # The logarithm of what is one already may be infinite, and its derivative times 0 not a number.
+    probs = torch.where(are_logs, 1.0, numbers)
+    return torch.where(are_logs, numbers, _raised_log(probs, low))
 
 
 class CircuitEvaluator:

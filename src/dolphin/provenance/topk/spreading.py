@@ -8,14 +8,13 @@ same layout, whatever operations follow, and can be combined in one search.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dolphin.execution.indices import RowMap, to_device
-from dolphin.provenance.facts import NOWHERE, Facts, View, arrange, row_labels, rows_of
-from dolphin.provenance.numerics import ZERO
+from dolphin.provenance.facts import NOWHERE, Facts, View, arrange, row_labels
 from dolphin.provenance.topk.encoding import Layout, Placement
 from dolphin.provenance.topk.proofs import Proofs, as_whole, seated
 
@@ -64,27 +63,27 @@ def _turns(places: np.ndarray) -> np.ndarray:
 def _slots(facts: Facts, places: np.ndarray, turns: np.ndarray, batch: int) -> list[Facts]:
     """The first, second, ... inputs of all samples; the same facts as before."""
     count = int(turns.max()) + 1
-    at = np.full((count, batch), facts.rows, dtype=np.int64)  # the last column stands for nothing
+    at = np.full((count, batch), -1, dtype=np.int64)  # nothing holds there
     at[turns, places] = np.arange(len(places)) if facts.rows > 1 else 0
-    logs = _cut(rows_of([facts.log_probs], at.reshape(-1), ZERO), count)
-    given = facts.given_probs
-    probs = [None] * count if given is None else _cut(rows_of([given], at.reshape(-1), 0.0), count)
+    every = facts.at_rows(at.reshape(-1))
     origins, family = np.append(facts.origins, NOWHERE)[at], object()
     return [
         Facts(
-            log_probs=logs[slot],
             groups=facts.groups,
-            label=row_labels(facts.label, np.minimum(at[slot], facts.rows - 1)),
-            probs=probs[slot],
+            label=row_labels(facts.label, np.maximum(at[slot], 0)),
             origins=origins[slot],
             family=family,
+            **{name: _cut(numbers, slot, count) for name, numbers in every.items()},
         )
         for slot in range(count)
     ]
 
 
-def _cut(rows: Tensor, count: int) -> list[Tensor]:
-    return list(rows.view(len(rows), count, -1).unbind(1))
+def _cut(numbers: Any, slot: int, count: int) -> Any:
+    """The part of one slot."""
+    if numbers is None:
+        return None
+    return numbers.reshape(*numbers.shape[:-1], count, -1)[..., slot, :]
 
 
 def regrouped(tags: Proofs, places: np.ndarray) -> Proofs:
