@@ -51,10 +51,10 @@ class _Gate:
 class _Sample:
     """A running sample: records its operations and waits for them."""
 
-    __slots__ = ("_inputs", "agenda", "crew", "number")
+    __slots__ = ("_inputs", "agenda", "crew", "number", "thread")
 
     def __init__(self, crew: Crew, number: int) -> None:
-        self.crew, self.number = crew, number
+        self.crew, self.number, self.thread = crew, number, threading.get_ident()
         self.agenda = crew.agenda
         self._inputs = 0
 
@@ -69,6 +69,11 @@ class _Sample:
         self.agenda.add(node)
 
     def wait_for(self, node: Node) -> None:
+        if not self.crew.over and threading.get_ident() != self.thread:
+            raise InputError(
+                "batched: a sample's numbers can be read in its own thread only, not in one that "
+                "its program has started. Read them before, and pass on what was read."
+            )
         self.crew.park(node)
 
 
@@ -82,6 +87,7 @@ class Crew:
         self.cancelled = self.over = False
         self._next = 0
         self._waiting: deque[tuple[_Gate, Node]] = deque()
+        self._most_waiting = MOST_WAITING
         self._main = _Gate()
         self._mine = True  # whether the caller has the baton
         self._error: tuple[int, BaseException] | None = None
@@ -126,14 +132,25 @@ class Crew:
         elif self._waiting and self._waiting[0][1].done:
             self._waiting.popleft()[0].open()
         elif self._can_start():
-            thread = threading.Thread(target=self._work, name="dolphin-batched", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._start_thread()
         else:
             self._main.open()
 
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name="dolphin-batched", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more: continue with those that there are
+            if not self._waiting:  # not even one: it is the caller who tries
+                self._mine = True
+                raise
+            self._most_waiting = len(self._waiting)
+            self._main.open()
+        else:
+            self._threads.append(thread)
+
     def _can_start(self) -> bool:
-        return self._next < len(self.samples) and len(self._waiting) < MOST_WAITING
+        return self._next < len(self.samples) and len(self._waiting) < self._most_waiting
 
     def park(self, node: Node) -> None:
         """Wait in the middle of a sample until a node has run."""
@@ -152,14 +169,19 @@ class Crew:
             raise Cancelled
 
     def _work(self) -> None:
-        with self._mode.entered(), self._on_device():
-            while self._can_start() and not self.cancelled and self._error is None:
-                number = self._next
-                self._next += 1
-                self._context.copy().run(self._run_sample, number)
-                if self._waiting and self._waiting[0][1].done:
-                    break
-        self._pass_on()
+        number = self._next
+        try:
+            with self._mode.entered(), self._on_device():
+                while self._can_start() and not self.cancelled and self._error is None:
+                    number = self._next
+                    self._next += 1
+                    self._context.copy().run(self._run_sample, number)
+                    if self._waiting and self._waiting[0][1].done:
+                        break
+        except BaseException as error:  # raised from outside, between two samples
+            self._note(number, error)
+        finally:  # whatever happens: all others wait for the baton
+            self._pass_on()
 
     def _on_device(self) -> contextlib.AbstractContextManager[Any]:
         known = torch.get_default_device()
@@ -173,8 +195,11 @@ class Crew:
         except Cancelled:
             return
         except BaseException as error:  # raised again in the thread of the caller
-            if self._error is None:
-                self._error = (number, error)
+            self._note(number, error)
+
+    def _note(self, number: int, error: BaseException) -> None:
+        if self._error is None:
+            self._error = (number, error)
 
     def _cancel(self) -> None:
         """End all waiting samples."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.provenance.numerics import ZERO, prob_of_log
 from dolphin.symbolic.bounded import registered
+from dolphin.symbolic.locking import lock
 
 Groups = tuple[tuple[int, ...], ...]
 Label = Callable[[int, int], Any]
@@ -50,14 +50,13 @@ class _Origins:
     """Assigns numbers that no other input of this or any other process is likely to have."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self.start_anew()
 
     def start_anew(self) -> None:
         self._next = int.from_bytes(os.urandom(8), "little") >> 2
 
     def for_rows_of(self, facts: Facts) -> np.ndarray:
-        with self._lock:
+        with lock:
             if facts._origins is not None:  # another thread was faster
                 return facts._origins
             first = self._next

@@ -6,12 +6,13 @@ that `cache_info` counts all of it and `cache_clear` clears all of it.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import _lru_cache_wrapper
 from typing import Generic, TypeVar
+
+from dolphin.symbolic.locking import lock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -67,18 +68,17 @@ class BoundedCache(Generic[K, V]):
         self.hits = 0
         self.misses = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def values(self) -> list[V]:
         """All values, the most recently used last."""
-        with self._lock:
+        with lock:
             return list(self._entries.values())
 
     def get(self, key: K) -> V | None:
-        with self._lock:
+        with lock:
             value = self._entries.get(key)
             if value is None:
                 self.misses += 1
@@ -89,18 +89,20 @@ class BoundedCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Store `value`, unless another thread was faster: then return its value."""
-        with self._lock:
+        evicted = []  # freed after the lock: finalizers may run then
+        with lock:
             if key in self._entries:
                 return self._entries[key]
             self._entries[key] = value
             self.weight += self.weigh(value)
             while self.weight > self.limit and len(self._entries) > 1:
-                self.weight -= self.weigh(self._entries.popitem(last=False)[1])
+                evicted.append(self._entries.popitem(last=False)[1])
+                self.weight -= self.weigh(evicted[-1])
             return value
 
     def replace(self, key: K, value: V) -> None:
         """Store `value` in place of the present one."""
-        with self._lock:
+        with lock:
             old = self._entries.pop(key, None)
             self.weight -= 0 if old is None else self.weigh(old)
         self.put(key, value)
@@ -111,7 +113,7 @@ class BoundedCache(Generic[K, V]):
         return self.put(key, make()) if value is None else value
 
     def clear(self) -> None:
-        with self._lock:
+        with lock:
             self._entries.clear()
             self.weight = 0
             self.hits = self.misses = 0

@@ -18,7 +18,7 @@ import numpy as np
 from dolphin.errors import DolphinError, FunctionError, SizeError, SymbolError, shorten, told
 from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
-from dolphin.symbolic.endless import EndlessError, Watched, watched
+from dolphin.symbolic.endless import EndlessError, Watched, arrive, watched
 from dolphin.symbolic.symbols import SymbolTable
 from dolphin.symbolic.watching import calls_of_functions
 
@@ -288,7 +288,10 @@ def run(execution: Execution, function: Callable[[], Any]) -> None:
     seconds = current_settings().max_seconds
     try:
         with watched(seconds) as execution.watched, executing(execution), calls_of_functions(1):
-            result = function()
+            try:
+                result = function()
+            finally:
+                arrive()  # before the blocks around are left
     except Stop:
         return
     except EndlessError:

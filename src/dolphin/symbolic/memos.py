@@ -11,10 +11,11 @@ instead of 75 ns per combination).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
+
+from dolphin.symbolic.locking import lock
 
 MISSING = -2  # instead of a result: this combination was not seen before
 _FREE = -1  # no key: keys are packed from numbers, which are not negative
@@ -38,21 +39,20 @@ class Memo:
     2
     """
 
-    __slots__ = ("_grid", "_lock", "_pairs", "_results", "arity")
+    __slots__ = ("_grid", "_pairs", "_results", "arity")
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
         self._pairs = [_HashTable() for _ in range(arity - 2)]
         self._results = _Numbered() if arity == 1 else _HashTable()
         self._grid = _Grid() if arity == 2 else None
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._results.size
 
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """The result for each combination, `MISSING` where none is remembered."""
-        with self._lock:
+        with lock:
             found = None if self._grid is None else self._grid.find(*columns)
             if found is not None:
                 return found
@@ -65,7 +65,7 @@ class Memo:
 
     def add(self, columns: Sequence[np.ndarray], results: np.ndarray) -> int:
         """Remember results of distinct combinations. Returns how many of them are new."""
-        with self._lock:
+        with lock:
             key = columns[0]
             for column, pairs in zip(columns[1:-1], self._pairs, strict=True):
                 key = pairs.number(_packed(key, column))

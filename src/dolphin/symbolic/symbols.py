@@ -18,7 +18,6 @@ import decimal
 import itertools
 import math
 import operator
-import threading
 import types
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -29,6 +28,7 @@ import numpy as np
 from dolphin.errors import SymbolError, shorten
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.changing import NOTHING, Changing, is_plain
+from dolphin.symbolic.locking import lock
 from dolphin.symbolic.memos import Memo
 
 NAN = math.nan
@@ -204,7 +204,6 @@ class SymbolTable:
         "__weakref__",
         "_changeable",
         "_class_of",
-        "_lock",
         "_numbers",
         "_simple",
         "_special",
@@ -233,7 +232,6 @@ class SymbolTable:
         # The type of each symbol for which equal means alike, by number; 0 for others.
         self._types: dict[type, int] = {}
         self._simple = np.zeros(1024, dtype=np.int64)
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -257,7 +255,7 @@ class SymbolTable:
                 "hashable Python objects: use a tuple instead of a list, a frozenset instead of a "
                 "set, a frozen dataclass instead of a dict."
             ) from None
-        with self._lock:
+        with lock:
             if _compares_with_anything(symbol):
                 return self._number_ordinary(symbol, hashed)
             return self._number_special(symbol, hashed)
@@ -362,7 +360,7 @@ class SymbolTable:
     def remember(self, memo: Memo, columns: Sequence[np.ndarray], results: np.ndarray) -> None:
         """Add results of distinct combinations to a memo of this table."""
         new = memo.add(columns, results)
-        with self._lock:
+        with lock:
             self.remembered += new
 
     def classes(self, numbers: np.ndarray) -> np.ndarray:

@@ -8,12 +8,12 @@ that they exist, and with them everything that was compiled from them.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from dolphin.errors import SizeError
 from dolphin.symbolic.bounded import register
+from dolphin.symbolic.locking import held_at_fork
 
 FALSE, TRUE = 0, 1
 CONSTANT, FACT, NOT, AND, OR = range(5)
@@ -26,12 +26,13 @@ _generations = itertools.count()
 class FormulaTable:
     """All formulas until the next reset; formulas have larger numbers than their parts."""
 
+    lock = held_at_fork()  # of all tables; what is compiled is compiled while it is held
+
     def __init__(self, limit: int = 1_000_000) -> None:
         self.limit = limit
         self.generation = next(_generations)
         self.kinds: list[int] = [CONSTANT, CONSTANT]
         self.parts: list[tuple[int, ...]] = [(FALSE,), (TRUE,)]
-        self.lock = threading.RLock()
         self.remembered: dict[Any, Any] = {}  # results of whole operations, by their arguments
         self.remembered_bytes = 0
         self.diagrams: dict[Any, Any] = {}  # what was compiled from the formulas
