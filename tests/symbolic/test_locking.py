@@ -1,4 +1,4 @@
-"""What could make a process stand still: locks in forked processes, in finalizers, in the watchman."""
+"""What could make a process stand still: locks at a fork and in finalizers, and the watchman."""
 
 from __future__ import annotations
 

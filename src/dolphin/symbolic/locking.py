@@ -11,7 +11,7 @@ import os
 import threading
 
 
-def held_at_fork() -> threading._RLock:
+def held_at_fork() -> threading.RLock:
     """A new lock that is free in a forked process, and what it protects is complete there.
 
     A forked process has none of its parent's other threads, but all locks as they were: one that
