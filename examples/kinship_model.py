@@ -52,9 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     lm, test = any_language_model(args.tiny), data.load(3).test
     some = test.batch(torch.linspace(0, len(test) - 1, args.stories).long()).stories
-    stories = [
-        story for story in some if chain(story)
-    ]  # in which a way leads from one to the other
+    stories = [story for story in some if chain(story)]  # a way leads from one to the other
 
     def ask(questions: list[str]) -> list[dl.Distribution[str]]:
         read = lm.options(
@@ -71,8 +69,9 @@ def main() -> None:
         right = sum(a == story.told.answer for a, story in zip(found, stories, strict=True))
         print(f"{name}: {right} of {len(stories)} right")
     if args.picture:
-        panels = {f"link {n + 1}": link.top(4)[0] for n, link in enumerate(links[0])}
-        draw_bars({**panels, "composed": composed.top(4)[0]}, Path(args.picture))
+        row = max(range(len(links)), key=lambda row: len(links[row]) == 2)  # the first with two
+        panels = {f"link {n + 1}": link.top(4)[0] for n, link in enumerate(links[row])}
+        draw_bars({**panels, "composed": composed.top(4)[row]}, Path(args.picture))
 
 
 if __name__ == "__main__":

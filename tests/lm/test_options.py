@@ -216,6 +216,22 @@ def test_models_that_ignore_masks_are_read_plainly(monkeypatch, elements):
     )
 
 
+@pytest.mark.parametrize("architecture", ["Mistral", "Gemma3Text"])
+def test_models_with_an_attention_window(architecture):
+    tokens = TOKENIZERS["bytes"]
+    model = tiny_models.tiny_windowed(architecture, len(tokens), window=20).double()
+    lm = LanguageModel(model, tokens)
+    assert lm._reads_tries
+    prompts = ["is it a cat or a dog? " * 3, "the cat"]
+    with torch.no_grad():
+        for own in ([prompts[1]], prompts):  # on the cache, and past what it keeps
+            want = torch.tensor(expected(lm, own, [["cat", "catfish"]] * len(own)))
+            result = lm.log_probs(own, ["cat", "catfish"])
+            torch.testing.assert_close(result, want.double(), atol=1e-5, rtol=0)
+        answers = lm.answers(prompts[0], k=3, max_new_tokens=4).top(1)[0]
+        assert answers[0][1] <= 1
+
+
 def test_a_program_learns_from_results_alone():
     lm = make(dtype=torch.float32)
     optimizer = torch.optim.Adam(lm.model.parameters(), lr=1e-2)

@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("transformers")
 
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     GPT2Config,
@@ -85,6 +86,17 @@ def tiny_llama(vocabulary: int, *, attention: str = "sdpa", seed: int = 0, **opt
         **options,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def tiny_windowed(architecture: str, vocabulary: int, window: int, seed: int = 0):
+    """Layers of Mistral or Gemma 3 that attend to the last tokens only."""
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{architecture}Config")(
+        vocab_size=vocabulary, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=256,
+        initializer_range=0.4, sliding_window=window, pad_token_id=None,
+    )  # fmt: skip
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
 def tiny_gpt2(vocabulary: int, seed: int = 0):

@@ -17,7 +17,7 @@ from dolphin.lm.codec import Codec, Prompt
 from dolphin.lm.reading import CachedReading, PlainReading, Reading
 from dolphin.lm.scoring import score
 from dolphin.lm.search import Beam, Found, Walkers, search
-from dolphin.lm.support import reads_tries
+from dolphin.lm.support import attention_window, reads_tries
 from dolphin.lm.symbols import Other
 from dolphin.lm.trie import build_tries
 from dolphin.provenance.registry import AnyProvenance
@@ -217,7 +217,7 @@ class LanguageModel:
         strategy = Beam(k) if method == "beam" else Walkers(k, len(tokens), seed)
         progress = None if pattern is None else self._vocabulary.start(operation, pattern)
         with torch.no_grad():
-            reading = self._reading(tokens)
+            reading = self._reading(tokens, k * max_new_tokens)
             found = search(reading, strategy, self._codec.ends, max_new_tokens, progress)
         answered = [answering.parsed(operation, own, self._codec.text, parse) for own in found]
         logs = self._found_again(operation, tokens, [own.found for own in answered])
@@ -242,10 +242,12 @@ class LanguageModel:
     ) -> Tensor:
         tries = build_tries(sequences)
         self._check_length(operation, prompts, tries.lineage.shape[2])
-        return score(self._reading(prompts), tries, self._codec.ends)
+        return score(self._reading(prompts, tries.nodes), tries, self._codec.ends)
 
-    def _reading(self, prompts: list[list[int]]) -> Reading:
-        return (CachedReading if self._reads_tries else PlainReading)(self.model, prompts)
+    def _reading(self, prompts: list[list[int]], nodes: int) -> Reading:
+        """Prompts, and room for this many nodes after each: on a cache if it keeps all of them."""
+        kept = max(map(len, prompts)) + nodes < attention_window(self.model)
+        return (CachedReading if kept and self._reads_tries else PlainReading)(self.model, prompts)
 
     @functools.cached_property
     def _vocabulary(self) -> patterns.Vocabulary:

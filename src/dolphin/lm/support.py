@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +46,19 @@ def reads_tries(model: nn.Module) -> bool:
             return False
     tolerance = _TOLERANCE.get(dtype, _TOLERANCE_OF_HALF)
     return bool(((result - expected).abs() <= tolerance).all())
+
+
+def attention_window(model: nn.Module) -> float:
+    """The fewest tokens that a layer attends to. A cache of a layer with a window drops tokens.
+
+    >>> attention_window(nn.Linear(2, 2))
+    inf
+    """
+    inner = getattr(model, "module", model)  # of a wrapper for several processes
+    config: Any = getattr(inner, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    sizes = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    return min((size for size in sizes if isinstance(size, int)), default=math.inf)
 
 
 @contextlib.contextmanager
