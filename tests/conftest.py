@@ -26,6 +26,12 @@ if torch.backends.mps.is_available():
     DEVICES.append("mps")
 
 
+def pytest_collection_finish():
+    """What is there before the first test stays: the garbage collector need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     """Every test starts from the same seed and knows no function that another test applied."""

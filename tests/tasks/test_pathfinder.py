@@ -214,9 +214,9 @@ def describe(options):
 def test_perfect_perception_gives_perfect_answers(options):
     task = make_task(**options)
     design = task.config.design()
-    plans = make_plans(design, 60, seed=3)
-    batch = data.DrawnSamples(design, plans).batch(torch.arange(60))
-    assert 10 < batch.labels.sum() < 50
+    plans = make_plans(design, 24, seed=3)
+    batch = data.DrawnSamples(design, plans).batch(torch.arange(24))
+    assert 4 < batch.labels.sum() < 20
     outputs = perfect(task, batch)
     answers = task.answers(outputs, batch)
     assert all(task.right(answers, batch))
@@ -233,10 +233,10 @@ def test_perfect_perception_gives_perfect_answers(options):
 def test_steps_are_enough_for_every_contour(size, dashes):
     task = make_task(size=size, dashes=dashes)
     design = task.config.design()
-    plans = data.toss(make_plans(design, 60, seed=5), torch.zeros(60, 2))  # all of them joined
-    batch = data.draw_plans(design, plans.rows(torch.arange(60)), torch.full((60,), dashes))
+    plans = data.toss(make_plans(design, 30, seed=5), torch.zeros(30, 2))  # all of them joined
+    batch = data.draw_plans(design, plans.rows(torch.arange(30)), torch.full((30,), dashes))
     ends, edges = facts_of(task, batch)
-    for row in range(60):
+    for row in range(30):
         held = edges[row].nonzero().flatten().tolist()
         graph = networkx.Graph(task.edges[place] for place in held)
         first, second = ends[row].nonzero().flatten().tolist()[:2]
