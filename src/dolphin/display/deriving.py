@@ -18,7 +18,8 @@ from dolphin.execution.tagged import Tagged
 from dolphin.proofs import Derivation, Fact, Key, Proof, Proofs, proofs_of
 from dolphin.showing import members_of
 from dolphin.symbolic.chance import Weighted
-from dolphin.symbolic.symbols import Symbols, canonical
+from dolphin.symbolic.kinds import canonical
+from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
 
 _COMBINATIONS = 10_000  # that are tried in one operation

@@ -12,7 +12,7 @@ from torch import Tensor
 from dolphin.errors import FunctionError, SymbolError, shorten
 from dolphin.lm.search import Found
 from dolphin.lm.symbols import OTHER
-from dolphin.symbolic.symbols import canonical
+from dolphin.symbolic.kinds import canonical
 
 NOT_PARSED = (ValueError, LookupError, ArithmeticError, SyntaxError)
 """What `parse` may raise to say that a text is not an answer."""

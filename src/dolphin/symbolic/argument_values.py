@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dolphin.symbolic.identity import fingerprint
-from dolphin.symbolic.symbols import kind
+from dolphin.symbolic.kinds import kind
 
 
 class Held:

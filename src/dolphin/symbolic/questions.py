@@ -15,8 +15,9 @@ import numpy as np
 
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
+from dolphin.symbolic.kinds import kind
 from dolphin.symbolic.plans import Combinations, Domain, RowAddress, caches, check_size
-from dolphin.symbolic.symbols import SymbolTable, kind
+from dolphin.symbolic.symbols import SymbolTable
 
 Function = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
