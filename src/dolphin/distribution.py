@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin import inputs
+from dolphin import input_rows, inputs
 from dolphin.arguments import operands
 from dolphin.display import html
 from dolphin.entering import input_of, tags_of
@@ -221,7 +221,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
                 "Distribution.from_rows: numbers are either logits or log_probs; choose one."
             )
         kind = "logits" if logits else "log_probs" if log_probs else "probs"
-        parts = inputs.read_rows(rows, exclusive, caches.current_table(), kind)
+        parts = input_rows.read_rows(rows, exclusive, caches.current_table(), kind)
         each = [Distribution._of(tags_of(part.given, algebra)) for part in parts]
         if len(each) == 1:
             return each[0]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import signal
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,20 +19,13 @@ from dolphin_tasks.training import checkpoint, familiar, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display, State
 from dolphin_tasks.training.evaluation import evaluate, near_tie
-from dolphin_tasks.training.folder import (
-    EPOCH,
-    RunError,
-    RunFolder,
-    missing_field,
-    portable,
-    versions,
-)
+from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
+from dolphin_tasks.training.progress import Progress
 from dolphin_tasks.training.task import Outputs, Samples, Task
 
-_SHARES = 200  # steps over which the median of the program's share is taken
-_WARM_UP = 5  # steps of a process before those
+_WARM_UP = 5  # steps of a process before the program's share of a step is taken
 
 
 class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
@@ -42,55 +34,6 @@ class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
 
 class TrainingError(dl.DolphinError, ArithmeticError):
     """Training can't continue."""
-
-
-@dataclass
-class Progress:
-    """The state of a run. All of it is saved in checkpoints."""
-
-    epoch: int = 0
-    step: int = 0  # within the epoch
-    loss_sum: float = 0.0  # of the epoch so far
-    right: int = 0
-    seen: int = 0
-    seconds: float = 0.0  # of the epoch so far
-    total_seconds: float = 0.0
-    symbolic_seconds: float = 0.0
-    neural_seconds: float = 0.0
-    shares: list[float] = field(default_factory=list)  # of the program in the last steps
-    best_epoch: int = 0  # the one that validation chose
-    best_accuracy: float = -1.0  # of any epoch on validation
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    @classmethod
-    def restored(cls, values: dict[str, Any]) -> Progress:
-        """The inverse of `asdict`; each value must have its type."""
-        progress = cls(**values)
-        for name, value in vars(cls()).items():
-            kind = (int, float) if isinstance(value, float) else type(value)
-            if not isinstance(getattr(progress, name), kind):
-                raise ValueError(f"progress.{name} is {getattr(progress, name)!r:.60}")
-        problems = [missing_field(line, EPOCH) for line in progress.history]
-        if any(problems) or len(problems) != progress.epoch:
-            raise ValueError(f"its history is damaged: {next(filter(None, problems), 'too short')}")
-        return progress
-
-    @property
-    def symbolic_share(self) -> float:
-        """The share of the program in the time of a step, forward and backward.
-
-        The median of the last steps; of a run of few steps, that of all steps together.
-        """
-        if self.shares:
-            return statistics.median(self.shares)
-        return self.symbolic_seconds / max(1e-9, self.symbolic_seconds + self.neural_seconds)
-
-    def timed(self, symbolic: float, neural: float, *, warm: bool) -> None:
-        """Count the seconds of a step; its share counts once the caches are warm."""
-        self.symbolic_seconds += symbolic
-        self.neural_seconds += neural
-        if warm:
-            self.shares = [*self.shares[1 - _SHARES :], symbolic / max(1e-9, symbolic + neural)]
 
 
 class Trainer:
