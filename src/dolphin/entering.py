@@ -46,12 +46,18 @@ def _input_of_sample(
     kind: Numbers,
     algebra: Provenance,
 ) -> Tagged:
-    row = row if row.dim() == 1 else row[0]
     agenda = sample.agenda
     key: Hashable = None
     if isinstance(exclusive, bool):  # cheap to compare
-        symbols = symbols if type(symbols) in (range, str) else read_symbols(operation, symbols)
-        layout = (row.shape[0], row.dtype, row.device)
+        if type(symbols) is tuple:  # mostly the same object
+            seen = agenda.recipes.get(("symbols", id(symbols)))
+            if seen is None:
+                seen = symbols, read_symbols(operation, symbols)
+                agenda.recipes["symbols", id(symbols)] = seen
+            symbols = seen[1]
+        elif type(symbols) not in (range, str):
+            symbols = read_symbols(operation, symbols)
+        layout = (row.shape, row.dtype, row.device)
         key = (operation, symbols, exclusive, kind, id(algebra), layout, id(agenda.mode()))
     recipe = None if key is None else agenda.recipes.get(key)
     if recipe is None:
@@ -74,15 +80,17 @@ def _recipe_of_input(
     algebra: Provenance,
 ) -> tuple[Kind, Form]:
     """How inputs like this one are recorded."""
-    members, groups = inputs.read_columns(operation, row, symbols, exclusive, kind)
+    one = row if row.dim() == 1 else row[0]
+    members, groups = inputs.read_columns(operation, one, symbols, exclusive, kind)
+    together = torch.stack if row.dim() == 1 else torch.cat
     info = TagInfo(row.device, 1, precision(row))
     whole = exclusive if isinstance(exclusive, bool) else groups
 
     def run(nodes: Sequence[Node]) -> None:
-        rows = torch.stack([_unchanged(operation, *node.payload) for node in nodes])
+        rows = together([_unchanged(operation, *node.payload) for node in nodes])
         settle_inputs(nodes, tags_of(inputs.read(operation, rows, members, whole, kind), algebra))
 
-    key = (algebra, info.device, row.dtype, members, whole, kind)
+    key = (algebra, info.device, row.dtype, row.dim(), members, whole, kind)
     written = agenda.kind(operation, key, run)
     return written, agenda.form(members, algebra, info, len(groups) == 1)
 

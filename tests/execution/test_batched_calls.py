@@ -522,3 +522,15 @@ def test_nothing_is_left_behind():
     del result
     gc.collect()
     assert all(ref() is None for ref in refs)
+
+
+def test_a_filter_that_keeps_all_symbols_costs_nothing():
+    @dl.batched
+    def program(p):
+        kept = dl.filter(coin(p), lambda x: x < 2)
+        return kept.map(lambda x: x + 1)
+
+    with dl.profile() as seen:
+        result = program(torch.tensor([0.25, 0.5]))
+    assert result.row(0) == [(1, 0.75), (2, 0.25)]
+    assert seen.batched["combine"] == (2, 1)  # the map only

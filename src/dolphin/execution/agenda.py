@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from dolphin.execution.pending import Form, Kind, Mode, Node, Pending, Run
-from dolphin.execution.profiling import active_profile
+from dolphin.execution.profiling import profile_of_samples
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.symbolic.symbols import Symbols
@@ -80,7 +80,7 @@ class Agenda:
         kind.depths += node.depth
         if not node.blockers:
             self._make_ready(node)
-        active = active_profile()
+        active = profile_of_samples()
         if active is not None:
             active.asked(kind.name)
 
@@ -117,15 +117,11 @@ class Agenda:
                 self._release(node)
 
     def _run_as_one(self, nodes: list[Node]) -> None:
-        broken = [node for node in nodes if _error_of_operands(node) is not None]
-        for node in broken:
-            error = _error_of_operands(node)
-            assert error is not None
-            node.fail(error)
-        nodes = [node for node in nodes if not node.done]
+        if self.failed:
+            nodes = [node for node in nodes if not _fails_with_operands(node)]
         if not nodes:
             return
-        active = active_profile()
+        active = profile_of_samples()
         if active is not None:
             active.ran(nodes[0].kind.name)
         with nodes[0].kind.mode.entered():
@@ -154,9 +150,10 @@ class Agenda:
         node.dependents = None
 
 
-def _error_of_operands(node: Node) -> BaseException | None:
-    """The error of an operand, because of which this node can't run."""
+def _fails_with_operands(node: Node) -> bool:
+    """Whether a node can't run because of an error of an operand, which becomes its own."""
     for d in node.operands:
         if isinstance(d, Pending) and d.node.error is not None:
-            return d.node.error
-    return None
+            node.fail(d.node.error)
+            return True
+    return False

@@ -20,7 +20,7 @@ from dolphin.execution.contractions import operand_of, run_contractions, settle,
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
 from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, collecting
-from dolphin.execution.profiling import active_profile
+from dolphin.execution.profiling import active_profile, profile_of_samples
 from dolphin.execution.steady import steady
 from dolphin.execution.tagged import Tagged
 from dolphin.execution.tracing import Notes
@@ -64,6 +64,7 @@ class _Recipe(NamedTuple):
     plan: Plan | None  # None: it is built when the operation runs
     taking_part: tuple[bool, ...] | None  # which operands have tags; None: all of them
     form: Form
+    nothing: bool = False  # whether the result is the operand
 
 
 def _common(operands: Sequence[Tagged]) -> _Common | None:
@@ -108,6 +109,8 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     recipe = None if key is None else sample.agenda.recipes.get(key)
     if recipe is None or (recipe.plan is None and repeats_draws()):
         return _combine_anew(task, operands, key)
+    if recipe.nothing:
+        return operands[0].copied()
     taking_part = recipe.taking_part
     if taking_part is not None:
         operands = [d for d, takes_part in zip(operands, taking_part, strict=True) if takes_part]
@@ -120,9 +123,11 @@ def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hash
 
     With it, recording an operation takes a third of the time.
     """
-    if active_profile() is not None or current_execution() is not None:
+    if profile_of_samples() is not None or current_execution() is not None:
         return None
-    function, condition = lasting(task.function), lasting(task.condition)
+    filtering = task.operation == "filter"  # then the function is Dolphin's own
+    function = task.function if filtering else lasting(task.function)
+    condition = lasting(task.condition)
     if function is None or condition is None or task.on is not None:
         return None
     agenda = sample.agenda
@@ -155,9 +160,12 @@ def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) 
     assert isinstance(plan.domain, Symbols)
     exclusive = all(d.exclusive for d in operands)
     form = agenda.form(plan.domain, common.provenance, common.info, exclusive)
+    nothing = task.operation == "filter" and plan.domain is domains[0]  # all symbols stay
     if key is not None:
         chosen = tuple(not skip for skip in skipped)
-        agenda.recipes[key] = _Recipe(kind, plan, None if all(chosen) else chosen, form)
+        agenda.recipes[key] = _Recipe(kind, plan, None if all(chosen) else chosen, form, nothing)
+    if nothing:
+        return operands[0].copied()
     return Pending.of(Node(common.sample, kind, taking_part, plan), form)
 
 

@@ -26,6 +26,10 @@ _HEAD = (
 _active: ContextVar[Profile | None] = ContextVar("dolphin_profile", default=None)
 
 
+profile_of_samples = _active.get
+"""The same inside `dolphin.batched`, which is never compiled."""
+
+
 def active_profile() -> Profile | None:
     """The profile of the enclosing `profile` block, if there is one."""
     if torch.compiler.is_compiling():  # the compiler can't follow context variables

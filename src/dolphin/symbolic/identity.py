@@ -148,7 +148,7 @@ def _looked_at(function: Any) -> _Look | None:
     """
     if type(function) is not types.FunctionType:
         return None
-    look = _looks.get(id(function.__code__))
+    look = _looks.peek(id(function.__code__))
     if look is None or look.code is not function.__code__:
         return None
     if look.scope is not function.__globals__ or not is_bare(function) or is_declared(function):

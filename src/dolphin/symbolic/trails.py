@@ -38,8 +38,14 @@ class Trail:
         for container, items in self._containers:
             if len(container) != len(items) or not all(map(is_, container, items)):
                 return False
-        for function, code in self._functions:
-            if function.__code__ is not code or not is_bare(function):
+        for function, code in self._functions:  # `is_bare`, without a call
+            if (
+                function.__code__ is not code
+                or function.__closure__
+                or function.__defaults__
+                or function.__kwdefaults__
+                or function.__dict__
+            ):
                 return False
         return True
 
