@@ -4,8 +4,11 @@ import contextlib
 import hashlib
 import http.client
 import json
+import math
 import os
+import struct
 import sys
+import tokenize
 import urllib.error
 import urllib.request
 import zipfile
@@ -20,6 +23,22 @@ CHUNK = 1 << 16
 
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """What reading a zip file raises where it is damaged, encrypted or packed in an unknown way."""
+
+BROKEN_ARRAYS = (
+    *BROKEN_ARCHIVE, OSError, ValueError, LookupError, TypeError, AttributeError, SyntaxError,
+    MemoryError, OverflowError, SystemError, tokenize.TokenError,
+)  # fmt: skip
+"""What numpy raises for a file of arrays that is damaged or something else."""
+BROKEN_PICTURE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    SyntaxError,
+    MemoryError,
+    struct.error,
+)
+"""What PIL raises for a damaged picture, beside `Image.DecompressionBombError`."""
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that have arrived, and the bytes in all (None: unknown)."""
@@ -83,7 +102,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """JSON as the standard has it: `Infinity` and `NaN` are refused, too.
+    """JSON as the standard has it: `Infinity` and `NaN` are refused, as are numbers like 1e999.
 
     >>> parse_json('{"loss": 0.5}')
     {'loss': 0.5}
@@ -96,8 +115,18 @@ def parse_json(text: str) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is not a number of JSON")
 
+    def number(kind: type[int] | type[float]) -> Callable[[str], int | float]:
+        def read(digits: str) -> int | float:
+            if math.isinf(float(digits)):
+                raise ValueError(f"{digits:.20} is too large a number")
+            return kind(digits)
+
+        return read
+
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(
+            text, parse_constant=refuse, parse_int=number(int), parse_float=number(float)
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

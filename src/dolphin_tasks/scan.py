@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin_tasks.fetch import DataError
+from dolphin_tasks.fetch import BROKEN_PICTURE, DataError
 
 
 def load_ink(path: Path) -> Tensor:
@@ -20,7 +20,7 @@ def load_ink(path: Path) -> Tensor:
     Raises:
         DataError: the file can't be read as a picture, or is blank.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as picture:
@@ -29,7 +29,7 @@ def load_ink(path: Path) -> Tensor:
             grey = Image.alpha_composite(paper, flat).convert("L")
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
-    except (UnidentifiedImageError, OSError, ValueError) as error:
+    except (*BROKEN_PICTURE, Image.DecompressionBombError) as error:
         raise DataError(f"{path} can't be read as a picture: {error}.") from None
     values = torch.from_numpy(np.array(grey)).float() / 255
     edge = torch.cat([values[0], values[-1], values[:, 0], values[:, -1]])

@@ -257,8 +257,8 @@ CONFIGS = {
 def test_damaged_config(copy, capsys, change):
     path = copy / "config.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    refused(capsys, "eval", str(copy))
-    refused(capsys, "predict", str(copy), "a.png")
+    assert "config.json" in refused(capsys, "eval", str(copy))
+    assert "config.json" in refused(capsys, "predict", str(copy), "a.png")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1", '{"task": Infinity}', "[" * 100_000, "\x80"])

@@ -167,8 +167,8 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
                 'dolphin predict RUN "[Ann] called her son [Bob]. ..." Ann Eve'
             )
         text, *query = inputs
-        if "[" not in text and Path(text).is_file():
-            text = Path(text).read_text(encoding="utf-8")
+        if "[" not in text:
+            text = _read_story(text)
         names = find_names(text)
         if not names:
             raise DataError("the story names nobody: put names in brackets, as in [Ann].")
@@ -201,6 +201,16 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
             a, b = story.people[fact.whose], story.people[fact.who]
             lines.append(f"  {_say(a, fact.relation, b)} ({prob:.3f})")
         return lines
+
+
+def _read_story(text: str) -> str:
+    """The story in a file of this name; the text itself if there is none."""
+    try:
+        return Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text
+    except UnicodeDecodeError as error:
+        raise DataError(f"{text} can't be read as a story: {error.reason}.") from None
+    except (OSError, ValueError):  # too long for the name of a file
+        return text
 
 
 def _say(first: str, relation: str, second: str) -> str:

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin_tasks.digits import find_digits
-from dolphin_tasks.fetch import BROKEN_ARCHIVE, DataError, parse_json
+from dolphin_tasks.fetch import BROKEN_ARRAYS, DataError, parse_json
 from dolphin_tasks.hwf.program import SYMBOLS, value
 from dolphin_tasks.strokes import NAMES, draw_symbols
 from dolphin_tasks.training.noise import Noise
@@ -134,9 +134,17 @@ def read_ink(folder: Path) -> Ink:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             images, labels, split = (arrays[name] for name in ("images", "labels", "split"))
-    except (OSError, KeyError, ValueError, *BROKEN_ARCHIVE) as error:
+    except BROKEN_ARRAYS as error:
         raise DataError(f"{path} is truncated, damaged or something else ({error}).") from None
-    if images.shape != (len(labels), SIZE, SIZE) or labels.max(initial=0) >= len(SYMBOLS):
+    fits = (
+        images.dtype == np.uint8
+        and labels.dtype.kind in "iu"
+        and labels.ndim == 1
+        and images.shape == (len(labels), SIZE, SIZE)
+        and split.shape == labels.shape
+        and np.isin(labels, np.arange(len(SYMBOLS))).all()
+    )
+    if not fits:
         raise DataError(f"{path} does not hold 45x45 images of the 14 symbols of HWF.")
     ink = torch.from_numpy(255 - images)
     return Ink(ink, labels.astype(np.int64), split == 1, f"real ink of HWF in {folder}")

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin_tasks.fetch import DataError, parse_json
+from dolphin_tasks.fetch import BROKEN_ARRAYS, BROKEN_PICTURE, DataError, parse_json
 from dolphin_tasks.mugen.captions import read_caption
 from dolphin_tasks.mugen.drawing import SIZE
 from dolphin_tasks.mugen.program import ACTIONS
@@ -206,7 +206,7 @@ def _read_array(path: Path) -> np.ndarray:
         frames = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}.") from None
-    except (ValueError, EOFError):
+    except BROKEN_ARRAYS:
         raise DataError(f"{path} is not a .npy file with frames, or is truncated.") from None
     if not isinstance(frames, np.ndarray):
         raise DataError(f"{path} is an archive of arrays; give frames as one .npy file.")
@@ -220,7 +220,7 @@ def _read_array(path: Path) -> np.ndarray:
 
 
 def _read_pictures(folder: Path) -> np.ndarray:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     paths = sorted(folder.glob("*.png"))
     _check_count(folder, len(paths))
@@ -229,7 +229,7 @@ def _read_pictures(folder: Path) -> np.ndarray:
         try:
             with Image.open(path) as picture:
                 pictures.append(np.array(picture.convert("RGB")))
-        except (UnidentifiedImageError, OSError) as error:
+        except (*BROKEN_PICTURE, Image.DecompressionBombError) as error:
             raise DataError(f"{path} can't be read as a picture: {error}.") from None
     if len({picture.shape for picture in pictures}) > 1:
         raise DataError(f"{folder}: the pictures are not all of the same size.")

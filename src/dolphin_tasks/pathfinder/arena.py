@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin_tasks.fetch import DataError
+from dolphin_tasks.fetch import BROKEN_ARRAYS, BROKEN_PICTURE, DataError
 from dolphin_tasks.pathfinder.data import PathBatch
 from dolphin_tasks.pathfinder.generator import SUBSETS
 from dolphin_tasks.training.noise import Noise
@@ -90,13 +90,14 @@ def _rows(path: Path) -> list[list[str]]:
         if not content.startswith(b"\x93NUMPY"):
             return [line.split() for line in content.decode(errors="replace").splitlines()]
         table = np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        strings = table.astype(str).tolist()
+    except BROKEN_ARRAYS as error:
         raise DataError(f"{path} can't be read as a list of pictures: {error}.") from None
     if table.ndim != 2 or table.dtype.kind not in "SU":
         raise DataError(
             f"{path} must hold a table of strings, got {table.ndim} dimensions of {table.dtype}."
         )
-    return table.astype(str).tolist()
+    return strings
 
 
 def read_pictures(listed: Listed, size: int) -> PictureSamples:
@@ -109,14 +110,14 @@ def read_pictures(listed: Listed, size: int) -> PictureSamples:
 
 def read_picture(path: Path, size: int) -> Tensor:
     """One picture (size, size) uint8; DataError where it is missing, damaged or of another size."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as picture:
             pixels = np.array(picture.convert("L"))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
-    except (UnidentifiedImageError, OSError, ValueError) as error:
+    except (*BROKEN_PICTURE, Image.DecompressionBombError) as error:
         raise DataError(f"{path} can't be read as a picture: {error}.") from None
     if pixels.shape != (size, size):
         height, width = pixels.shape

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin_tasks.fetch import BROKEN_ARCHIVE, DataError, atomic_write, cache_dir
+from dolphin_tasks.fetch import BROKEN_ARRAYS, DataError, atomic_write, cache_dir
 from dolphin_tasks.pathfinder.generator import ABSENT, Design, generate
 from dolphin_tasks.pathfinder.glimpse import look
 from dolphin_tasks.pathfinder.render import draw, tips
@@ -248,7 +248,7 @@ def _cached(order: Order) -> Shard | None:
     try:
         with np.load(_file(order)) as stored:
             found = {name: stored[name][: order[3]] for name in FIELDS}
-    except (OSError, ValueError, KeyError, *BROKEN_ARCHIVE):
+    except BROKEN_ARRAYS:
         return None
     return found if len(found["labels"]) == order[3] else None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -13,6 +15,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from dolphin import DolphinError
 from dolphin_tasks.catalogue import TASKS, find_task
 from dolphin_tasks.training import checkpoint, familiar
 from dolphin_tasks.training.config import OptionError, TrainConfig
@@ -145,8 +148,18 @@ def _resumed(task: type[Task[Any, Any]], config: TrainConfig, arguments: list[st
         raise OptionError("--resume needs --out, the folder of the run to continue.")
     path = RunFolder(config.out).checkpoint
     stored = checkpoint.part(checkpoint.load(path, task.name), "config", dict, path)
-    default = type(config).from_json(stored)
+    with _options_of(path):
+        default = type(config).from_json(stored)
     return parse(type(config), f"train {task.name}", arguments, default)
+
+
+@contextlib.contextmanager
+def _options_of(path: Path) -> Iterator[None]:
+    """Say which file the options come from where something is wrong with them."""
+    try:
+        yield
+    except DolphinError as error:
+        raise RunError(f"{path}: {error}") from error
 
 
 # -- trained runs ----------------------------------------------------------------------------------
@@ -249,9 +262,10 @@ def trained(
     if not run.is_dir():
         raise RunError(f"{run}: there is no such run folder.")
     stored = folder.read_fields("config.json", {"task": str, "config": dict})
-    task_class = find_task(stored["task"])
-    config = task_class.config_class.from_json(stored["config"])
-    config.check()
+    with _options_of(folder.path / "config.json"):
+        task_class = find_task(stored["task"])
+        config = task_class.config_class.from_json(stored["config"])
+        config.check()
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=data_dir)
     task = task_class(config)

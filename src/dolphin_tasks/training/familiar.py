@@ -79,4 +79,6 @@ def load(path: Path, task: str) -> Familiar | None:
         return None
     content = checkpoint.load(path, task)
     mean, axes = (checkpoint.part(content, name, Tensor, path) for name in ("mean", "axes"))
+    if mean.shape != (SIDE**2,) or axes.dim() != 2 or axes.shape[1] != SIDE**2:
+        raise checkpoint.CheckpointError(f"{path} does not hold what pictures look like.")
     return Familiar(mean, axes, checkpoint.part(content, "limit", float, path))
