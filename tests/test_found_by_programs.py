@@ -264,3 +264,22 @@ def test_rows_of_logits_and_rows_of_probabilities_in_one_stack(name, exclusive, 
                 both.log_probs([symbol])[0].sum(), logits, retain_graph=True
             )
             torch.testing.assert_close(found, apart)
+
+
+def test_pieces_of_a_large_group_that_never_agree():
+    """Where rounding hides which proof contains which, the search in pieces never ended."""
+    logits = torch.tensor([[0.113, 1.425, -math.inf, -2.602], [1.725, -1.357, -1.014, 0.05]])
+    probs = torch.tensor([[0.0625, 0.5, 0.25], [0.8125, 0.0, 0.1875]])
+
+    def counted():
+        one = dl.Distribution.from_logits(logits, [1, 0, 2, 3])
+        rows = [([1, 2, 4], probs[0]), ([3, 2, 1], probs[1])]
+        other = dl.Distribution.from_rows(rows, exclusive=[False, True])
+        return dl.count(dl.apply(one, other, max)).probs(range(5))
+
+    with dl.using("dtkp-am", k=5):
+        whole = counted()
+        # Nothing holds where all of the first row's independent facts fail.
+        assert whole[0, 0].item() == pytest.approx(0.9375 * 0.5 * 0.75)
+        with dl.settings(chunk_elements=50):
+            torch.testing.assert_close(counted(), whole)

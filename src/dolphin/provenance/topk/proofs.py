@@ -356,6 +356,13 @@ def absorbs(best: Proofs, parts: Sequence[Proofs]) -> bool:
     return False
 
 
+def same(one: Proofs, other: Proofs | None) -> bool:
+    """Whether both have the same proofs, which happens where rounding hides what absorbs what."""
+    return other is not None and all(
+        torch.equal(a, b) for a, b in ((one.patterns, other.patterns), (one.scores, other.scores))
+    )
+
+
 def where(mask: Tensor, yes: Proofs, no: Proofs) -> Proofs:
     """`yes` in the rows of the mask, otherwise `no`."""
     layout, patterns, scores = aligned([yes, no])

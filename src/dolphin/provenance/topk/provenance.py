@@ -226,7 +226,8 @@ class TopKProofs(Provenance):
         next ones: those pieces are searched again, with the best of all as candidates.
         """
         depth = max(2, -(-bucket.depth // min(pieces, bucket.depth)))
-        while True:
+        best = None
+        for _ in range(bucket.depth):
             parts = [
                 proofs.concat(self._searched(search, bucket.piece(start, depth), before, known))
                 for start in range(0, bucket.depth, depth)
@@ -234,10 +235,12 @@ class TopKProofs(Provenance):
             joined = replace(proofs.concat(parts), disjoint=search.disjoint)
             places = np.arange(joined.n)
             plan = Contraction([places], places % bucket.width, bucket.width)
-            best = self.contract([joined], plan)
-            if search.simple or not proofs.absorbs(best, parts):
-                return best
+            best, last = self.contract([joined], plan), best
+            if search.simple or not proofs.absorbs(best, parts) or proofs.same(best, last):
+                break
             known = best.patterns, best.scores
+        assert best is not None
+        return best
 
     def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction, apart: bool) -> Proofs:
         """Many operands: k² unions per additional operand, and never more than fit in memory."""

@@ -239,6 +239,9 @@ def _allowed(
         free = untouched if free is None else free & untouched
     assert left is not None and free is not None
     mass = (left.to(probs.dtype) * _rows_of(probs, row)).sum(0)
+    # Rounding may go above 1: then "not 2" would be likelier than nothing at all, and a proof with
+    # it would come before the one that it contains.
+    mass = mass - (mass.detach() - 1.0).clamp(min=0.0)
     logs = safe_log(mass)
     if penalty:  # for every value that is ruled out, so that "not 1" comes before "neither 1 nor 2"
         logs = logs - penalty * (~left).sum(0)
