@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.arguments import check_arity
+from dolphin.calls import check_arity
 from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.profiling import profiled

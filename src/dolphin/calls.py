@@ -1,16 +1,35 @@
-"""From the arguments of a call to symbols with tags: what functions and methods share."""
+"""From the arguments of a call, checked, to symbols with tags: for functions and methods."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dolphin.arguments import Function, operands, split
+import numpy as np
+from torch import Tensor
+
 from dolphin.errors import InputError, shorten
 from dolphin.execution.batching import combine
-from dolphin.execution.tagged import Holder, Tagged
+from dolphin.execution.tagged import Holder, Tagged, tagged_of
 from dolphin.execution.unions import unite
 from dolphin.symbolic.tasks import Task
+
+Function = Callable[..., Any]
+Mask = Tensor | np.ndarray | Sequence[bool]
+"""One boolean per row."""
+
+_USAGE = {
+    "apply": "apply(d1, ..., dK, f)",
+    "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
+    "filter": "filter(d, predicate)",
+    "union": "union(d1, d2, ...)",
+    "stack": "Distribution.stack([d1, d2, ...])",
+    "reduce": "reduce(f, [d1, d2, ...])",
+    "fixpoint": "fixpoint(step, start)",
+}
+_WITH_FUNCTIONS = ("apply", "apply_if", "filter")
 
 
 def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
@@ -61,3 +80,71 @@ def united(distributions: Sequence[Any]) -> Tagged:
             "union(*distributions)."
         )
     return unite(operands("union", distributions))
+
+
+def operand(operation: str, distribution: Any) -> Tagged:
+    """The one distribution that an operation takes."""
+    return operands(operation, (distribution,))[0]
+
+
+def operands(operation: str, arguments: Sequence[Any]) -> list[Tagged]:
+    """All arguments of an operation that takes distributions only."""
+    return split(operation, arguments, 0)[0]
+
+
+def split(
+    operation: str, arguments: Sequence[Any], functions: int
+) -> tuple[list[Tagged], Sequence[Function]]:
+    """Leading distributions, then exactly this many functions."""
+    count = len(arguments) - functions
+    given, rest = arguments[:count], arguments[count:]
+    if count < 1:
+        raise InputError(f"{operation}: got no distribution. Write {usage(operation)}.")
+    for place, value in enumerate(given):
+        if not isinstance(value, Holder):
+            raise InputError(
+                f"{operation}: argument {place + 1} must be a Distribution, got "
+                f"{type(value).__name__} {shorten(value, 40)}. Write {usage(operation)}."
+            )
+    for place, function in enumerate(rest):
+        if isinstance(function, Holder) or not callable(function):
+            raise InputError(
+                f"{operation}: expected a function after {count} distribution"
+                f"{'s' * (count != 1)}, got {type(function).__name__} {shorten(function, 40)}. "
+                f"Write {usage(operation)}."
+            )
+        if operation in _WITH_FUNCTIONS:
+            check_arity(operation, ("function", "condition")[place], function, count)
+    return [tagged_of(value) for value in given], rest
+
+
+def usage(operation: str) -> str:
+    """How an operation is called."""
+    return _USAGE.get(operation, f"{operation}(d, ...)")
+
+
+def _takes(function: Function, count: int) -> bool:
+    """Whether plain positional parameters fit: the usual case, without building a signature."""
+    code = function.__code__
+    bound = isinstance(function, types.MethodType)
+    fewest = code.co_argcount - len(function.__defaults__ or ()) - bound
+    return fewest <= count <= code.co_argcount - bound and code.co_kwonlyargcount == 0
+
+
+def check_arity(operation: str, role: str, function: Function, count: int) -> None:
+    """Refuse a function that can't take `count` arguments before any symbol is touched."""
+    if getattr(function, "__code__", None) is None:
+        return  # built-in functions and classes often have no signature: the call will tell
+    if _takes(function, count):
+        return
+    try:
+        inspect.signature(function).bind(*([None] * count))
+    except TypeError as error:
+        name = getattr(function, "__qualname__", "the function")
+        raise InputError(
+            f"{operation}: the {role} {name}{inspect.signature(function)} does not take {count} "
+            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with one symbol from "
+            f"each of {count} distribution{'s' * (count != 1)}."
+        ) from None
+    except ValueError:
+        return

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import operand
+from dolphin.calls import operand
 from dolphin.display import html
 from dolphin.distribution import Distribution
 from dolphin.errors import shorten

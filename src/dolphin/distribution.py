@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dolphin import input_rows, inputs
-from dolphin.arguments import operands
+from dolphin.calls import operands
 from dolphin.display import html
 from dolphin.entering import input_of, tags_of
 from dolphin.errors import InputError, listing

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import check_arity
+from dolphin.calls import check_arity
 from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.execution.pending import made_as, own_row

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import operand
+from dolphin.calls import operand
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager

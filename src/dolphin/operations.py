@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 
-from dolphin.arguments import Function, Mask, operand
-from dolphin.calls import applied, applied_if, filtered, united
+from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand, united
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager

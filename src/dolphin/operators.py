@@ -17,8 +17,7 @@ from dolphin.answering import (
     some_holds,
     sum_of,
 )
-from dolphin.arguments import Function, Mask, operand
-from dolphin.calls import applied, applied_if, filtered, united
+from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand, united
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Holder, Tagged

@@ -22,7 +22,7 @@ from dolphin.answering import (
     some_holds,
     sum_of,
 )
-from dolphin.arguments import operand
+from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.execution.eager import eager
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dolphin.arguments import operand
+from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 

@@ -22,6 +22,7 @@ from dolphin.symbolic.libraries import (
     of_library,
     stateless,
 )
+from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 from dolphin.symbolic.values import (
     APPENDING,
@@ -35,7 +36,6 @@ from dolphin.symbolic.values import (
     Same,
     Values,
     current,
-    is_declared,
 )
 
 _ORDINARY_LOOKUP = (object.__getattribute__, types.SimpleNamespace.__getattribute__)

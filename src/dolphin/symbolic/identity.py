@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 from dolphin.errors import FunctionError
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.contents import Reader
+from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import ChanceError
 from dolphin.symbolic.trails import Trail, is_bare, trail_of
-from dolphin.symbolic.values import Slot, TooMuchError, is_declared
+from dolphin.symbolic.values import Slot, TooMuchError
 from dolphin.symbolic.watching import tell_not_remembered
 
 

@@ -60,12 +60,12 @@ def _forgetter(key: int) -> Any:
     return forget
 
 
-def is_pure(thing: Any) -> bool:
+def is_declared(value: Any) -> bool:
+    """Whether a value, or its class, was declared pure."""
+    return bool(_declared) and (_is_pure(value) or _is_pure(type(value)))
+
+
+def _is_pure(thing: Any) -> bool:
     """Whether this object itself was declared pure."""
     reference = _declared.get(id(thing))
     return reference is not None and reference() is thing
-
-
-def any_pure() -> bool:
-    """Whether anything is declared pure at all."""
-    return bool(_declared)

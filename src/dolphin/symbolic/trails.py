@@ -15,7 +15,8 @@ from typing import Any
 
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.libraries import is_library_function, of_library
-from dolphin.symbolic.values import FLAT, NOTHING, is_declared
+from dolphin.symbolic.purity import is_declared
+from dolphin.symbolic.values import FLAT, NOTHING
 
 _MOST_PLACES = 500
 

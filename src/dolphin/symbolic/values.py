@@ -30,7 +30,7 @@ from dolphin.symbolic.libraries import (
     of_library,
     stateless,
 )
-from dolphin.symbolic.purity import any_pure, is_pure
+from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 
 _BUDGET = 2000  # how many values a key may hold before it counts as too expensive
@@ -142,11 +142,6 @@ class Same:
             return NotImplemented
         target = self._target()
         return target is not None and target is other._target()
-
-
-def is_declared(value: Any) -> bool:
-    """Whether a value, or its class, was declared `pure`."""
-    return any_pure() and (is_pure(value) or is_pure(type(value)))
 
 
 Slot = Callable[[Any], Hashable | None]
