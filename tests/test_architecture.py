@@ -20,6 +20,7 @@ LAYERS = [
     ["dolphin.errors", "dolphin.settings", "dolphin.display", "dolphin.display.html"],
     ["dolphin.symbolic.*"],
     ["dolphin.execution.indices", "dolphin.execution.eager", "dolphin.execution.profiling"],
+    ["dolphin.execution.recurrences"],
     ["dolphin.provenance", "dolphin.provenance.*"],
     ["dolphin.execution.*"],
     ["dolphin.input_checks", "dolphin.inputs", "dolphin.input_rows", "dolphin.entering"],

@@ -15,6 +15,8 @@ from dolphin.errors import FixpointError, InputError, UnsupportedError, listing,
 from dolphin.execution.draws import rounds
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
+from dolphin.execution.looping import KnownLoop
+from dolphin.execution.noting import Notes, noting
 from dolphin.execution.pending import Pending
 from dolphin.execution.profiling import active_profile
 from dolphin.execution.recollection import Recollection
@@ -29,6 +31,7 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.watching import in_operation
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -105,8 +108,10 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     own = tagged_of(start)
-    if goal is not None or not own.provenance.structural or active_profile() is not None:
+    if goal is not None or active_profile() is not None:
         return _repeated(checked, start, max_iterations, only_new=only_new)
+    if not own.provenance.structural:
+        return _looped(step, checked, start, max_iterations, only_new=only_new)
     recollection = Recollection(own, step, (max_iterations, only_new))
     known = recollection.outcome
     if known is not None:
@@ -116,23 +121,48 @@ def fixpoint(
     return result
 
 
-def _repeated(
+def _looped(
+    own: Callable[[Distribution[S]], Distribution[S]],
     step: Callable[[Distribution[S]], Distribution[S]],
     start: Distribution[S],
     max_iterations: int,
     *,
     only_new: bool,
 ) -> Distribution[S]:
+    """`step`, which calls `own`, until nothing changes; in one loop where it is known how."""
+    known = KnownLoop(tagged_of(start), own, (max_iterations, only_new))
+    result = known.run(max_iterations)
+    if result is not None:
+        return distribution_of(result)
+    notes = None if only_new else known.notes()
+    found = _repeated(step, start, max_iterations, only_new=only_new, notes=notes)
+    if notes is not None:
+        known.learn(notes)
+    return found
+
+
+def _repeated(
+    step: Callable[[Distribution[S]], Distribution[S]],
+    start: Distribution[S],
+    max_iterations: int,
+    *,
+    only_new: bool,
+    notes: Notes | None = None,
+) -> Distribution[S]:
     """`step` until nothing changes."""
     old = new = start
-    with rounds() as draws, recursion() as last:
+    with rounds() as draws, recursion() as last, noting(notes):
         if only_new:
             old = _grown_by_what_is_new(step, start, max_iterations, draws.start_round)
         for _ in range(max_iterations):
             draws.start_round()
             last.start_round()
             new = step(old)
-            if _settled(tagged_of(old), tagged_of(new)):
+            if notes is not None:
+                notes.end_round(tagged_of(old), tagged_of(new))
+            with in_operation():
+                settled = _settled(tagged_of(old), tagged_of(new))
+            if settled:
                 return new
             old = new
     known = set(start.symbols)

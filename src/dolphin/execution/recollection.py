@@ -19,6 +19,7 @@ from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.identity import identify
 from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.values import Slot
 from dolphin.symbolic.watching import calls_so_far
 
 
@@ -34,6 +35,22 @@ _known: BoundedCache[Hashable, _Outcome] = BoundedCache(256)
 register("recursions", _known.__len__, _known.clear)
 
 
+def slots(parts: list[Tagged]) -> Slot:
+    """Distributions that a function refers to join the parts, and count by their place there."""
+
+    def slot(value: Any) -> Hashable | None:
+        if not isinstance(value, Holder):
+            return None
+        own = tagged_of(value)
+        for place, known in enumerate(parts):
+            if known is own:
+                return ("distribution", place)
+        parts.append(own)
+        return ("distribution", len(parts) - 1)
+
+    return slot
+
+
 class Recollection:
     """What is known of a recursion: its outcome, or what is needed to remember it."""
 
@@ -42,7 +59,7 @@ class Recollection:
         self._provenance = start.provenance
         self._key = content = None
         own = self._key_of(step)
-        if own is not None and all(map(_is_plain, self._parts)):
+        if own is not None and all(map(is_plain, self._parts)):
             content = self._provenance.content([d.made for d in self._parts])
         if content is not None:
             about = tuple((d.domain, d.batch, d.exclusive, d.constant) for d in self._parts)
@@ -53,18 +70,7 @@ class Recollection:
     def _key_of(self, step: Any) -> Hashable | None:
         if current_execution() is not None:  # of a `program`, which remembers more than this
             return None
-        return identify(step, "fixpoint", self._slot).key
-
-    def _slot(self, value: Any) -> Hashable | None:
-        """Distributions count by their place among those that were met."""
-        if not isinstance(value, Holder):
-            return None
-        own = tagged_of(value)
-        for place, known in enumerate(self._parts):
-            if known is own:
-                return ("distribution", place)
-        self._parts.append(own)
-        return ("distribution", len(self._parts) - 1)
+        return identify(step, "fixpoint", slots(self._parts)).key
 
     @property
     def outcome(self) -> Tagged | None:
@@ -82,7 +88,7 @@ class Recollection:
 
     def keep(self, outcome: Tagged) -> None:
         """Remember what came out, if nothing but what the key says went in."""
-        if self._key is None or not _is_plain(outcome) or not isinstance(outcome.domain, Symbols):
+        if self._key is None or not is_plain(outcome) or not isinstance(outcome.domain, Symbols):
             return
         if (self._calls, self._reads) != (calls_so_far(), self._provenance.reads()):
             return
@@ -94,6 +100,6 @@ class Recollection:
             _known.put(self._key, made)
 
 
-def _is_plain(d: Tagged) -> bool:
+def is_plain(d: Tagged) -> bool:
     """Whether symbols are shared, and tags there."""
     return type(d) is Tagged and d.shared and not isinstance(d.made, (Deferred, type(None)))

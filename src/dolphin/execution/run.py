@@ -14,6 +14,7 @@ from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
+from dolphin.execution.noting import current_notes
 from dolphin.execution.profiling import active_profile, profiled
 from dolphin.execution.renewing import current_recursion
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
@@ -25,6 +26,7 @@ from dolphin.symbolic.planning import make_plan, union_plan
 from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
+from dolphin.symbolic.watching import in_operation
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
@@ -34,7 +36,8 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         return execution.once("combine", lambda: combine(task, operands, where))
     active = active_profile()
     if active is None:
-        return _combined(task, operands, where)
+        with in_operation():
+            return _combined(task, operands, where)
     shown = task.condition if task.operation == "filter" else task.function
     with active.operation(task.operation, shown):
         result = _combined(task, operands, where)
@@ -88,7 +91,10 @@ def run_shared(
         return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
     tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
-    return outcome.tagged(plan.domain, _recalled(plan, tags, 1, outcome.provenance))
+    made, notes = _recalled(plan, tags, 1, outcome.provenance), current_notes()
+    if notes is not None:
+        notes.note(lists_of(plan.combinations), tags, False, made)
+    return outcome.tagged(plan.domain, made)
 
 
 def _recalled(plan: Plan, tags: Sequence[Tags], batch: int, provenance: Provenance) -> Tags | None:
@@ -200,6 +206,11 @@ def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
 @profiled("union")
 def unite(operands: Sequence[Tagged]) -> Tagged:
     """All symbols of all operands; the tags of common symbols are ⊕-ed."""
+    with in_operation():
+        return _united(operands)
+
+
+def _united(operands: Sequence[Tagged]) -> Tagged:
     provenance, batch = check("union", operands)
     operands = agreed(operands)
     constant = all(d.constant for d in operands)
@@ -231,6 +242,9 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
         made = made_of(lists)
     else:
         made = last.run(lists, [parts], 1 if shared else batch, provenance, made_of)
+    notes = current_notes()
+    if notes is not None and shared:
+        notes.note(lists, parts, True, made)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists, to_device
+from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import at_once, connected, log_of_rest, prob_of_log, safe_log
 
@@ -215,6 +216,18 @@ class Provenance(abc.ABC):
         places = index.places.copy()
         places[at] = self.size(old) + np.arange(len(at))
         return self.select(self.concat([old, part]), Index(places))
+
+    has_loops: ClassVar[bool] = False
+    """Whether it can run all rounds of some recursions in a loop of its own: see `looped`."""
+
+    def looped(
+        self, form: Recurrence, most_rounds: int, start: Tags, constant: Tags, other: Tags
+    ) -> Tags | None:
+        """The tags that a fixpoint ends with, as if it were run round by round.
+
+        None where there is no loop for these tags, or if it has to go on after `most_rounds`.
+        """
+        return None
 
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")

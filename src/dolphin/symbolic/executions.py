@@ -20,7 +20,7 @@ from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
 from dolphin.symbolic.endless import EndlessError, Watched, arrive, watched
 from dolphin.symbolic.symbols import SymbolTable
-from dolphin.symbolic.watching import calls_of_functions
+from dolphin.symbolic.watching import calls_of_functions, current_looks
 
 MOST_EXECUTIONS = 1_000_000  # of one program; Python needs some seconds for this many
 _MOST_QUESTIONS = 200_000  # of one execution, including those that were answered before
@@ -267,9 +267,11 @@ def current_execution() -> Execution | None:
 
 def numbers_are_read() -> None:
     """Note that a program reads numbers, or rows: it is not remembered, since they may differ."""
-    execution = _current.get()
+    execution, looks = _current.get(), current_looks()
     if execution is not None:
         execution.explorer.sources.remembered = False
+    if looks is not None:
+        looks.look()
 
 
 @contextlib.contextmanager

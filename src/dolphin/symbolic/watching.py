@@ -23,6 +23,53 @@ class Watcher(Protocol):
 _watcher: ContextVar[Watcher | None] = ContextVar("dolphin_watcher", default=None)
 
 
+class Looks:
+    """Whether a function looked at numbers, other than by operations on distributions."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._operations = 0
+
+    def look(self) -> None:
+        self.seen = self.seen or not self._operations
+
+    @contextlib.contextmanager
+    def operation(self) -> Iterator[None]:
+        """A block in which looking doesn't count."""
+        self._operations += 1
+        try:
+            yield
+        finally:
+            self._operations -= 1
+
+
+_looks: ContextVar[Looks | None] = ContextVar("dolphin_looks", default=None)
+
+
+def current_looks() -> Looks | None:
+    """Those that are noted now, if any."""
+    return _looks.get()
+
+
+@contextlib.contextmanager
+def looks_noted(looks: Looks | None) -> Iterator[None]:
+    """A block in which looks at numbers are noted, or not: then all of it counts as a look."""
+    outer = _looks.get()
+    if outer is not None:
+        outer.look()
+    token = _looks.set(looks)
+    try:
+        yield
+    finally:
+        _looks.reset(token)
+
+
+def in_operation() -> contextlib.AbstractContextManager[None]:
+    """The block of an operation on distributions, which may look at numbers."""
+    looks = _looks.get()
+    return contextlib.nullcontext() if looks is None else looks.operation()
+
+
 class _Calls:
     """How many user functions were called, in any thread."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction, Convolution, IndexLists
+from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (
     PlainChains,
@@ -20,6 +21,7 @@ from dolphin.provenance.damp.chains import (
 from dolphin.provenance.damp.convolution import log_convolution
 from dolphin.provenance.damp.flat import flat_sums
 from dolphin.provenance.damp.formulas import log_sums
+from dolphin.provenance.damp.recursion import plain_rounds
 from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.logarithms import (
     LogTags,
@@ -108,6 +110,14 @@ class DAMP(LogTags):
         if self.deferral(plan, spread) is not None and worth_plain_numbers(plan):
             return plain_chain(spread, [plan])
         return None
+
+    has_loops = True
+
+    def looped(
+        self, form: Recurrence, most_rounds: int, start: Tensor, constant: Tensor, other: Tensor
+    ) -> Tensor | None:
+        rounds = len(form.sizes) - 1  # symbols alone decide
+        return plain_rounds(form, rounds, self.above_one == "clip", start, constant, other)
 
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction, Index, IndexLists, to_device
+from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
 from dolphin.provenance.numerics import (
@@ -28,6 +29,7 @@ from dolphin.provenance.topk.encoding import Layout, Placement, code_of
 from dolphin.provenance.topk.likeliest import allowed_values, likeliest_choices, value_probs
 from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
+from dolphin.provenance.topk.recursion import likeliest_proofs
 from dolphin.provenance.topk.search import Search
 from dolphin.provenance.topk.weighing import (
     FACT_PENALTY,
@@ -334,6 +336,23 @@ class TopKProofs(Provenance):
         else:
             made = super().renewed(old, index, part, at)
         return replace(made, disjoint=part.disjoint, fields=None, literal=None)
+
+    has_loops = True
+
+    @torch.no_grad()
+    def looped(
+        self,
+        form: Recurrence,
+        most_rounds: int,
+        start: AnyProofs,
+        constant: AnyProofs,
+        other: AnyProofs,
+    ) -> Proofs | None:
+        if self.k > 1:
+            return None
+        return likeliest_proofs(
+            form, most_rounds, written(start), written(constant), written(other)
+        )
 
     # -- samples of a batch ------------------------------------------------------------------------
 

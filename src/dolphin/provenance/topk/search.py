@@ -365,19 +365,32 @@ def _best_of_packed(candidates: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     So each score carries its place in the last bits, far below the precision of scores; of equal
     scores the first one wins, because all of them are below zero.
     """
-    count = candidates.shape[0]
-    last_bits = (1 << max(1, count - 1).bit_length()) - 1
-    keys = candidates.clamp_(_LEAST, _GREATEST).view(torch.int64)
-    place = torch.arange(count).view(-1, *[1] * (candidates.dim() - 1))
-    keys.bitwise_and_(~last_bits).bitwise_or_(place)
+    last_bits = _pack(candidates)
     found = []
     for number in range(rounds):
         if number:
             candidates.scatter_(0, found[-1].view(torch.int64) & last_bits, 2 * _LEAST)
         found.append(candidates.amax(0, keepdim=True))
-    packed = torch.cat(found).view(torch.int64)
-    scores = (packed & ~last_bits).view(torch.float64)
-    return scores.masked_fill_(scores <= _LEAST, NO_PROOF), packed & last_bits
+    keys = torch.cat(found).view(torch.int64)
+    scores = (keys & ~last_bits).view(torch.float64)
+    return scores.masked_fill_(scores <= _LEAST, NO_PROOF), keys & last_bits
+
+
+def best_one(candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest along the first dimension, which exists, and its place, on a CPU."""
+    last_bits = _pack(candidates)
+    keys = candidates.amax(0).view(torch.int64)
+    return (keys & ~last_bits).view(torch.float64), keys & last_bits
+
+
+def _pack(candidates: Tensor) -> int:
+    """Write places into the last bits of scores; returns which bits these are."""
+    count = candidates.shape[0]
+    last_bits = (1 << max(1, count - 1).bit_length()) - 1
+    keys = candidates.clamp_(_LEAST, _GREATEST).view(torch.int64)
+    place = torch.arange(count).view(-1, *[1] * (candidates.dim() - 1))
+    keys.bitwise_and_(~last_bits).bitwise_or_(place)
+    return last_bits
 
 
 def _divided(places: Tensor, by: int) -> Tensor:
