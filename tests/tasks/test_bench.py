@@ -171,8 +171,8 @@ CEILINGS = {
     ("sum-15", None): 210,
     ("add-15", None): 1100,
     ("hwf-7", 3): 2300,
-    ("path-6x6", None): 250,
-    ("path-6x6", 1): 850,
+    ("path-6x6", None): 450,
+    ("path-6x6", 1): 900,
     ("kinship-4", None): 350,
     ("kinship-10", None): 760,
 }
