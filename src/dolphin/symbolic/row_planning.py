@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,29 @@ from dolphin.symbolic.symbols import Symbols, SymbolTable
 from dolphin.symbolic.tasks import Task, join_keys, looked_up, results_of
 
 
+class _Call(NamedTuple):
+    """What is combined, for all ways to find the combinations."""
+
+    task: Task
+    key: Hashable | None
+    table: SymbolTable
+    domains: Sequence[Domain]
+    numbers: Sequence[np.ndarray]  # of the symbols of each operand, (batch or 1, width)
+    rows: Rows
+    watch: Watch | None
+    sources: Sources
+
+    def results(self, combined: Sequence[np.ndarray]) -> np.ndarray:
+        """What the function returns for these symbols, `ABSENT` where its condition fails."""
+        return results_of(
+            self.task, self.key, self.table, combined, self.watch, self.sources, distinct=False
+        )
+
+
+# Row, place in each operand, and result of all combinations of symbols of one row.
+_Found = tuple[np.ndarray, list[np.ndarray], np.ndarray]
+
+
 def row_plan(
     task: Task,
     key: Hashable | None,
@@ -37,18 +61,10 @@ def row_plan(
     """The plan of `task`, built for this call."""
     table = caches.current_table()
     batch = rows.batch
-    numbers = [domain.in_table(table) for domain in domains]  # each (batch or 1, width)
-    widths = [number.shape[1] for number in numbers]
-    if task.on is None:
-        check_size(task.operation, widths, batch * int(np.prod(widths, dtype=object)), batch)
-        row, places = _row_products(numbers, rows)
-        combined = _taken(numbers, row, places)
-        results = results_of(task, key, table, combined, watch, sources, distinct=False)
-        keep = np.flatnonzero(results != ABSENT)
-        results, row, places = results[keep], row[keep], [place[keep] for place in places]
-    else:
-        join = _row_lookups if _is_lookup(domains) else _row_joins
-        row, places, results = join(task, key, table, domains, numbers, rows, watch, sources)
+    numbers = [domain.in_table(table) for domain in domains]
+    call = _Call(task, key, table, domains, numbers, rows, watch, sources)
+    find = _products if task.on is None else _lookups if _is_lookup(domains) else _joins
+    row, places, results = find(call)
     if watch is not None and not watch.steady:
         note_not_remembered(task.function, "changes what it reads")
     each = None
@@ -126,18 +142,27 @@ def _taken(
     ]
 
 
-def _row_products(numbers: Sequence[np.ndarray], rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Row and place in each operand of all combinations of symbols of one row."""
-    sizes = (rows.batch, *(number.shape[1] for number in numbers))
-    grids = [grid.reshape(-1) for grid in np.indices(sizes)]
+def _products(call: _Call) -> _Found:
+    """All combinations."""
+    numbers, rows = call.numbers, call.rows
+    widths = [number.shape[1] for number in numbers]
+    size = rows.batch * int(np.prod(widths, dtype=object))
+    check_size(call.task.operation, widths, size, rows.batch)
+    grids = [grid.reshape(-1) for grid in np.indices((rows.batch, *widths))]
     row, places = grids[0], grids[1:]
     valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
     for number, place in zip(numbers, places, strict=True):
         if (number == ABSENT).any():
             valid &= number[row if len(number) > 1 else 0, place] != ABSENT
-    if valid.all():
-        return row, places
-    return row[valid], [place[valid] for place in places]
+    if not valid.all():
+        row, places = row[valid], [place[valid] for place in places]
+    return _kept(row, places, call.results(_taken(numbers, row, places)))
+
+
+def _kept(row: np.ndarray, places: list[np.ndarray], results: np.ndarray) -> _Found:
+    """The combinations that have a result."""
+    keep = np.flatnonzero(results != ABSENT)
+    return row[keep], [place[keep] for place in places], results[keep]
 
 
 def _is_lookup(domains: Sequence[Domain]) -> bool:
@@ -145,40 +170,20 @@ def _is_lookup(domains: Sequence[Domain]) -> bool:
     return len(domains) != 2 or any(isinstance(domain, Symbols) for domain in domains)
 
 
-def _row_lookups(
-    task: Task,
-    key: Hashable | None,
-    table: SymbolTable,
-    domains: Sequence[Domain],
-    numbers: Sequence[np.ndarray],
-    rows: Rows,
-    watch: Watch | None,
-    sources: Sources,
-) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Row, places and result of all combinations of symbols of one row that have equal keys."""
+def _lookups(call: _Call) -> _Found:
+    """Those that have equal keys."""
+    numbers, rows = call.numbers, call.rows
     active = np.ones(rows.batch, dtype=bool) if rows.active is None else rows.active
-    row, places = looked_up(task, table, domains, numbers, watch, active)
-    combined = _taken(numbers, row, places)
-    results = results_of(task, key, table, combined, watch, sources, distinct=False)
-    keep = np.flatnonzero(results != ABSENT)
-    return row[keep], [place[keep] for place in places], results[keep]
+    row, places = looked_up(call.task, call.table, call.domains, numbers, call.watch, active)
+    return _kept(row, places, call.results(_taken(numbers, row, places)))
 
 
-def _row_joins(
-    task: Task,
-    key: Hashable | None,
-    table: SymbolTable,
-    domains: Sequence[Domain],
-    numbers: Sequence[np.ndarray],
-    rows: Rows,
-    watch: Watch | None,
-    sources: Sources,
-) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Row, places and result of all combinations of symbols of one row that have equal keys.
+def _joins(call: _Call) -> _Found:
+    """Those that have equal keys, of two operands in per-row layout.
 
-    All operands are in per-row layout. The combinations of the last join of the same function are
-    reused if this one only adds to them.
+    The combinations of the last join of the same function are reused if this one only adds to them.
     """
+    task, key, table, _, numbers, rows, watch, _ = call
     remembers = watch is not None and rows.active is None
     known = caches.joined.get((task.operation, key)) if remembers else None
     fresh = None if known is None else known.fresh(table, *numbers)
@@ -198,7 +203,7 @@ def _row_joins(
         number.reshape(-1).take(place if len(number) > 1 else place % width)
         for number, place, width in zip(numbers, both, widths, strict=True)
     ]
-    results = results_of(task, key, table, combined, watch, sources, distinct=False)
+    results = call.results(combined)
     keep = np.flatnonzero(results != ABSENT)
     row, place = RowAddress(widths[0]).split(both[0][keep])
     results, places = results[keep], [place, both[1][keep] - RowAddress(widths[1]).at(row, 0)]
