@@ -15,6 +15,7 @@ from dolphin_tasks.member.task import MemberTask
 from dolphin_tasks.mugen.task import MugenTask
 from dolphin_tasks.pathfinder.task import PathfinderTask
 from dolphin_tasks.product_n.task import ProductTask
+from dolphin_tasks.scenes.task import ScenesTask
 from dolphin_tasks.shortcuts.task import EvenOddTask, HalfTask
 from dolphin_tasks.sudoku.solving import Sudoku9Task
 from dolphin_tasks.sudoku.validity import SudokuTask
@@ -36,6 +37,7 @@ TASKS: dict[str, type[Task[Any, Any]]] = {
         PathfinderTask,
         ClutrrTask,
         MugenTask,
+        ScenesTask,
         WordsTask,
         MemberTask,
         SudokuTask,

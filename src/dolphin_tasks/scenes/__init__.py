@@ -1,0 +1,1 @@
+"""Scenes: learn shapes, colours and sizes from answers to questions, each a program of its own."""
