@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_example_has_a_picture_on_the_site(name):
     picture = ROOT / "docs" / "images" / "gallery" / f"{name}.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size < 100_000
+    assert len(tomllib.loads(picture.with_name("alt.toml").read_text("utf-8"))[name]) > 40
 
 
 def test_the_list_names_no_other():

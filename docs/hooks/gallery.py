@@ -1,7 +1,8 @@
 """The gallery of the site, made from `examples/` at every build: no copy that could rot.
 
 `examples/README.md` is the one list. Each example becomes a page of its picture, its docstring and
-its source; the picture is what the example drew with `--picture`.
+its source; the picture is what the example drew with `--picture`, and `alt.toml` beside
+the pictures says what they show.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import html
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,11 @@ class Example:
         return (EXAMPLES / f"{self.name}.py").read_text(encoding="utf-8")
 
     @property
+    def seen(self) -> str:
+        """What the picture shows."""
+        return tomllib.loads((PICTURES / "alt.toml").read_text(encoding="utf-8"))[self.name]
+
+    @property
     def about(self) -> str:
         """The docstring of the file, without its first line."""
         docstring = ast.get_docstring(ast.parse(self.source)) or ""
@@ -55,7 +62,7 @@ def listed() -> Iterator[Example]:
 
 def page(example: Example) -> str:
     """The page of an example."""
-    picture = f"![{example.line}](../images/gallery/{example.name}.png)"
+    picture = f"![{example.seen}](../images/gallery/{example.name}.png)"
     return (
         f"# {example.title}\n\n{example.line}\n\n{picture}\n\n{example.about}\n\n"
         f'```python title="examples/{example.name}.py"\n{example.source}```\n'
@@ -73,7 +80,7 @@ def overview(examples: list[Example]) -> str:
             group = example.group
         text += (
             f'<a href="{example.name}/"><img src="../images/gallery/{example.name}.png" '
-            f'alt="" loading="lazy"><b>{html.escape(example.title)}</b>'
+            f'alt="{html.escape(example.seen)}" loading="lazy"><b>{html.escape(example.title)}</b>'
             f"<span>{html.escape(example.line)}</span></a>\n"
         )
     return text + "</div>\n"
