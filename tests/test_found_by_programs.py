@@ -283,3 +283,37 @@ def test_pieces_of_a_large_group_that_never_agree():
         assert whole[0, 0].item() == pytest.approx(0.9375 * 0.5 * 0.75)
         with dl.settings(chunk_elements=50):
             torch.testing.assert_close(counted(), whole)
+
+
+# -- single precision
+
+
+BESIDE_ONE = {
+    "a fact": ([0.0, 0.0, 1.0000002], lambda b: b),
+    "what is left": ([0.0085215155983, 0.9914784840286, 3.729e-10], dl.negate),
+}
+
+
+@pytest.mark.parametrize("how", BESIDE_ONE)
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
+def test_a_longer_proof_is_absorbed_although_rounding_makes_it_likelier(name, how):
+    probs, certain = BESIDE_ONE[how]
+    with dl.using(name, k=5):
+        a = dl.Distribution(torch.tensor([0.5]), [1])
+        b = dl.Distribution(torch.tensor(probs), [0, 1, 2])
+        longer = dl.apply_if(a, certain(b), lambda s, t: s, lambda s, t: t == 2)
+        both = dl.union(a, longer)
+    assert both.prob_of([1]).item() == 0.5
+    assert len(both.explain(1)) == 1
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc"])
+def test_what_is_impossible_has_its_gradient_in_a_loss_that_pushes_it_down(name):
+    """-log(1 - P) at P = 0 needs the double precision in which such a P is counted."""
+    x = torch.tensor([[1.0, 0.25]], requires_grad=True)
+    with dl.using(name):
+        absent = dl.negate(dl.Distribution(x, [0, 1], exclusive=False))
+        least = dl.apply(absent, absent, min)
+    assert least.prob_of([0]).item() == 0.0
+    (gradient,) = torch.autograd.grad(dl.bce_loss(least, [1]), x)
+    assert gradient.tolist() == [pytest.approx([-1.0, 1 / 0.75])]

@@ -69,9 +69,9 @@ def report(tally: Tally) -> Iterator[str]:
         yield f"{title}: {listed}"
     kinds = Counter(failure.kind for failure in tally.failures)
     for kind, count in kinds.most_common():
-        first = min(
-            (failure for failure in tally.failures if failure.kind == kind),
-            key=lambda failure: len(failure.script),
-        )
+        alike = [failure for failure in tally.failures if failure.kind == kind]
+        first = min(alike, key=lambda failure: len(failure.script))
         yield f"\n{kind}: {count} programs, for example seed {first.seed}\n{first.detail[:600]}"
+        if len(alike) > 1:
+            yield f"all seeds: {', '.join(str(failure.seed) for failure in alike)}"
         yield first.script

@@ -19,7 +19,7 @@ from fuzzing.diagrams import Group
 from fuzzing.jets import STEP, TIE, Jet, sigmoid, softmax, total
 from fuzzing.language import Language
 from fuzzing.rows import Row, Value, key_of
-from fuzzing.semirings import RefusedError, Semiring, UnsettledError
+from fuzzing.semirings import Numbers, RefusedError, Semiring, UnsettledError
 
 INF = float("inf")
 
@@ -148,7 +148,27 @@ class Reference(Questions, Language):
         )
 
     def reduce(self, function: Callable, values: Iterable[Value], cache: bool = True) -> Value:
-        return functools.reduce(lambda a, b: self.apply(a, b, function), values)
+        def step(one: Value, other: Value) -> Value:
+            return self.apply(one, other, function)
+
+        each = list(values)
+        result = functools.reduce(step, each)
+        if len(each) < 4 or not isinstance(self.semiring, Numbers):
+            return result
+        # Any order gives the same numbers, but which of them meet in a tie depends on it.
+        while len(each) > 2:
+            each = [functools.reduce(step, each[at : at + 2]) for at in range(0, len(each), 2)]
+        return self._cornered(result, step(*each))
+
+    def _cornered(self, value: Value, other: Value) -> Value:
+        """The same; a gradient is a convention if it is one in the other way to compute it."""
+        rows = []
+        for own, beside in zip(value.each, other.each, strict=True):
+            row = Row()
+            for symbol, tag in own:
+                row.add(symbol, tag.cornered(not beside.tag(symbol, tag).smooth))
+            rows.append(row)
+        return Value(self, rows, exclusive=value.exclusive)
 
     def sample(self, value: Value, k: int) -> Value:
         rows = []
@@ -161,8 +181,10 @@ class Reference(Questions, Language):
             if len(possible) < k:
                 raise UnsettledError("which impossible symbols stay")
             possible.sort(key=lambda pair: -pair[0])
-            if len(possible) > k and possible[k - 1][0] - possible[k][0] <= TIE * possible[k][0]:
-                raise UnsettledError("a tie among symbols")
+            if len(possible) > k:
+                last, next_ = possible[k - 1][0], possible[k][0]
+                if last - next_ <= TIE * next_ + self.semiring.rounding:
+                    raise UnsettledError("a tie among symbols")
             kept = {key_of(symbol) for _, symbol in possible[:k]}
             row = Row()
             for symbol, tag in old:

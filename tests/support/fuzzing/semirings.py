@@ -31,6 +31,7 @@ class Semiring:
     asks = True  # whether questions don't depend on the order of ⊕ and ⊗
     adds = False  # whether ⊕ adds, so that "or" has to be said in another way
     counts = False  # whether probabilities are those of all worlds
+    rounding = 0.0  # how far apart equal probabilities may be, however small they are
 
     def fact(self, group: Group, choice: int) -> Any:
         raise NotImplementedError
@@ -193,10 +194,12 @@ class Numbers(Semiring):
         asks: bool = False,
         adds: bool = False,
         disjoint: Callable[[list[Jet]], Jet] | None = None,
+        rounding: float = 0.0,
     ) -> None:
         self._plus, self._times, self._fact = plus, times, fact
         self.by_symbols, self.negates, self.asks, self.adds = by_symbols, negates, asks, adds
         self._disjoint = plus if disjoint is None else disjoint
+        self.rounding = rounding
 
     def fact(self, group: Group, choice: int) -> Jet:
         return self._fact(group.probs[choice])
@@ -238,12 +241,15 @@ def added(numbers: list[Jet]) -> Jet:
 
 
 def either(numbers: list[Jet]) -> Jet:
-    """1 - Π (1 - x)."""
-    return 1.0 - product(1.0 - number for number in numbers)
+    """1 - Π (1 - x), in a way that loses nothing of numbers next to 0."""
+    return functools.reduce(lambda a, b: a + b * (1.0 - a), numbers)
+
+
+OF_DUALS = 1e-14
 
 
 def dual(norm: Callable[[Jet, Jet], Jet]) -> Callable[[list[Jet]], Jet]:
-    """The ⊕ that belongs to ⊗."""
+    """The ⊕ that belongs to ⊗: next to 0 rounding leaves `OF_DUALS` of it."""
 
     def plus(numbers: list[Jet]) -> Jet:
         result = 1.0 - numbers[0]
@@ -331,11 +337,11 @@ def semiring_of(name: str, k: int | None = None) -> Semiring:
         case "noisy-or" | "stable-product":
             return Numbers(either, _mul, asks=name == "noisy-or", disjoint=added)
         case "lukasiewicz":
-            return Numbers(dual(lukasiewicz), lukasiewicz)
+            return Numbers(dual(lukasiewicz), lukasiewicz, rounding=OF_DUALS)
         case "boolean":
             return Numbers(largest, _mul, fact=_possible, by_symbols=False, asks=True)
         case "counting":
             return Numbers(total, _mul, fact=_possible, negates=False)
     norms = {"hamacher": hamacher, "nilpotent": nilpotent, "yager": yager, "frank": frank}
     norm = {**norms, "schweizer-sklar": schweizer_sklar}[name]
-    return Numbers(dual(norm), norm)
+    return Numbers(dual(norm), norm, rounding=OF_DUALS)

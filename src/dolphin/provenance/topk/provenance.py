@@ -20,6 +20,7 @@ from dolphin.provenance.numerics import (
     at_once,
     chunk_elements,
     clip_above_one,
+    log_of_rest,
     prob_of_log,
     rounded_to,
 )
@@ -133,6 +134,12 @@ class TopKProofs(Provenance):
         if self._counts(tags):  # in double precision to the end: gradients near 0 need it
             return rounded_to(proofs.precision(tags), prob_of_log(log_probability_of_any(tags)))
         return super().probs(tags)
+
+    def log_of_rest(self, tags: AnyProofs) -> Tensor:
+        if self._counts(tags):  # likewise: single precision has no exp of the logarithm of 0 here
+            dtype = proofs.precision(tags)
+            return log_of_rest(log_probability_of_any(tags), dtype).to(dtype)
+        return super().log_of_rest(tags)
 
     def _counts(self, tags: AnyProofs) -> TypeGuard[Proofs]:
         """Whether proofs have to be weighed together, because they may hold at the same time."""

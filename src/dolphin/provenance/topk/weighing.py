@@ -44,7 +44,10 @@ class Weights:
 
 
 LEARNING = Weights(lambda facts: facts.log_probs, 0.0)
-SEARCHING = Weights(lambda facts: facts.log_probs.detach().double().clamp(min=LOWEST), FACT_PENALTY)
+# Rounding may carry a probability above 1: a proof must not become likelier by more facts.
+SEARCHING = Weights(
+    lambda facts: facts.log_probs.detach().double().clamp(LOWEST, 0.0), FACT_PENALTY
+)
 
 
 def log_weights(
