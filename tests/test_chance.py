@@ -452,3 +452,24 @@ def test_weights_that_the_function_makes_itself_are_made_anew():
     d = dl.Distribution([0.5, 0.5], [0, 1])
     for _ in range(2):
         assert d.map(coin).row(0) == [("a", 0.25), ("b", 0.75)]
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "exact", "dtkp-am", "dtkp-wmc"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_chances_of_what_is_certain_are_as_precise_as_the_program(name, dtype):
+    """Precision is undecided until inputs take part; read on its own, it is the default."""
+    numbers = torch.tensor([[0.3, 0.6]], dtype=dtype)
+    with dl.using(name):
+        drawn = dl.Distribution.certain(1).map(lambda s: dl.weighted({s: 0.3, s + 1: 0.1}))
+        assert drawn.dtype == drawn.probs().dtype == torch.float32
+        both = dl.apply(drawn, dl.Distribution(numbers, [1, 3]), lambda a, b: a == b)
+        asked = dl.apply(
+            dl.exists(drawn, lambda s: s > 1), dl.Distribution(numbers, [1, 3]), tuple_of
+        )
+    for found, wanted in ((both.prob_of([True]), 0.09), (asked.prob_of([(True, 3)]), 0.06)):
+        assert found.dtype == dtype
+        assert found.item() == pytest.approx(wanted, rel=1e-6 if dtype == torch.float32 else 1e-14)
+
+
+def tuple_of(*symbols):
+    return symbols

@@ -115,7 +115,7 @@ def _of_targets(
         if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, in one step
             return numbers.gather(0, to_device(places[None], numbers.device))[0]
         return columns(d.in_rows(numbers), places[:, None], low)[:, 0]
-    flat, address = d.flat_tags()
+    flat, address = d.flat_tags(d.tags_like())
     every = np.arange(d.batch)
     index = Index(np.where(places >= 0, address.at(every, places), -1))
     numbers = numbers_of(d.provenance.select(flat, index)).view(-1)
@@ -135,7 +135,7 @@ def _matching_tags(
 ) -> tuple[Tags, np.ndarray]:
     """⊕ over the symbols that match their row's target, flattened; in which rows one does."""
     row, place = matching(operation, d.domain, targets, match)
-    flat, address = d.flat_tags()
+    flat, address = d.flat_tags(d.tags_like())
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
     plan = group_rows(table, same, row, d.batch, [address.at(row, place)])

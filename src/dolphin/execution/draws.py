@@ -86,8 +86,8 @@ def _where(
     used = [tensors[t] for t in np.unique(draws.terms[:, 1]).astype(int).tolist()]
     known = [provenance.describe(tags) for tags in operands]
     dtypes = [info.dtype for info in known] + [t.dtype for t in used]
-    if not dtypes:
-        return torch.device("cpu"), torch.get_default_dtype()
+    if not dtypes:  # undecided: the most precise, until there are inputs or the result is read
+        return torch.device("cpu"), torch.float64
     widest = torch.float64 if torch.float64 in dtypes else torch.float32
     return (known[0].device if known else used[0].device), widest
 

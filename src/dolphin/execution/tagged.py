@@ -116,13 +116,17 @@ class Tagged:
             made = made.other
         if made is None:
             return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
-        return self.provenance.describe(made)
+        known = self.provenance.describe(made)
+        return known._replace(dtype=torch.get_default_dtype()) if self.constant else known
 
     def tags_like(self, like: Tags | None = None) -> Tags:
         """The tags; certain ones are created now, on the device and in the precision of `like`."""
         tags = self.tags
         if tags is not None:
-            return self._as(tags, like) if self.constant and like is not None else tags
+            if not self.constant:
+                return tags
+            device, _, dtype = self.info() if like is None else self.provenance.describe(like)
+            return self._as(tags, device, dtype)
         if like is None:
             like = self.provenance.from_facts(
                 Facts(log_probs=torch.zeros(1, 1), groups=((0,),), label=_unnamed)
@@ -133,9 +137,8 @@ class Tagged:
         flat = self.provenance.flatten(ones, self.batch)
         return present_only(flat, self)
 
-    def _as(self, tags: Tags, like: Tags) -> Tags:
-        """Tags that depend on no input, on the device and in the precision of some that do."""
-        device, _, dtype = self.provenance.describe(like)
+    def _as(self, tags: Tags, device: torch.device, dtype: torch.dtype) -> Tags:
+        """Tags that depend on no input, on a device and in a precision."""
         if self.provenance.describe(tags)[::2] == (device, dtype):
             return tags
 
@@ -144,9 +147,14 @@ class Tagged:
 
         return self.provenance.moved(tags, move)
 
+    def tags_as_they_are(self) -> Tags:
+        """The tags to compute with; where their precision is undecided, it stays so."""
+        tags = self.tags
+        return self.tags_like() if tags is None else tags
+
     def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
         """Tags with rows flattened, and how to find the tag of a symbol of a row among them."""
-        tags = self.tags_like(like)
+        tags = self.tags_as_they_are() if like is None else self.tags_like(like)
         if not self.shared:
             return tags, RowAddress(self.width, per_row=self.batch > 1)
         rows = self.provenance.describe(tags).rows
