@@ -17,10 +17,10 @@ from dolphin.errors import shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import Entry, active_profile
 from dolphin.execution.tagged import Tagged
-from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import cut_values
 from dolphin.provenance.numerics import flush, rounding
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.topk import TopKProofs
 from dolphin.reading import Match, comparable, log_prob_of, matching, read_targets, target_places
 

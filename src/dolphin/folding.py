@@ -26,7 +26,8 @@ from dolphin.execution.tagged import Tagged, check, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.goals import Directed, Goal
 from dolphin.operations import apply, union
-from dolphin.provenance.contract import Provenance, TensorProvenance
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches

@@ -25,7 +25,7 @@ from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.execution.pending import made_as, own_row
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Holder, Tagged, check, present_only
-from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.fuzzy import MaxProduct, TruthValues
 from dolphin.provenance.logarithms import LogTags
@@ -38,6 +38,7 @@ from dolphin.provenance.numerics import (
     rounding,
     safe_log,
 )
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.reading import columns, log_prob_of, places_of, read_targets, target_places
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowAddress

@@ -18,8 +18,8 @@ from dolphin.execution.programs import Choices, run_plan, run_rows, shared_plan
 from dolphin.execution.run import Outcome
 from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
 from dolphin.operations import apply, filter, sample, union
-from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.registry import resolve
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
 from dolphin.symbolic.chance import Sources, Weighted
 from dolphin.symbolic.changing import NOTHING, including

@@ -18,8 +18,9 @@ from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
-from dolphin.provenance.contract import Tags, TensorProvenance
+from dolphin.provenance.contract import Tags
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, caches
 from dolphin.symbolic.row_planning import group_rows

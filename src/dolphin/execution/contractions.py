@@ -17,7 +17,8 @@ from dolphin.execution.gathering import Pooled, Row, gathered, with_shared_symbo
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.pending import Node, Pending
 from dolphin.execution.tagged import Tagged, like_of
-from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Plan, RowAddress, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dolphin.execution.indices import Contraction, Index, IndexLists
 from dolphin.execution.tagged import Tagged
-from dolphin.provenance.contract import Provenance, Tags, TensorProvenance
+from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import RowSymbols, caches

@@ -1,6 +1,6 @@
 """Algebras of tags; see README.md in this folder for how to add one."""
 
-from dolphin.provenance.contract import Provenance, TagInfo, TensorProvenance
+from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
@@ -13,6 +13,7 @@ from dolphin.provenance.registry import (
     register_provenance,
     using,
 )
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
 from dolphin.provenance.topk import TopKProofs
 

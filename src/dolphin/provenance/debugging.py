@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.fuzzy import LATTICE, SEMIRING
+from dolphin.provenance.tensors import TensorProvenance
 
 
 class Boolean(TensorProvenance):

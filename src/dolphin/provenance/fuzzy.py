@@ -20,7 +20,6 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import BucketTensors, Contraction
-from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
@@ -36,6 +35,7 @@ from dolphin.provenance.logarithms import (
 )
 from dolphin.provenance.numerics import floor, reading_is_free
 from dolphin.provenance.plain_or import plain_or
+from dolphin.provenance.tensors import TensorProvenance
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.execution.indices import BucketTensors
-from dolphin.provenance.contract import TensorProvenance
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, at_once, log1mexp, prob_of_log
+from dolphin.provenance.tensors import TensorProvenance
 
 
 class LogTags(TensorProvenance):

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any, Literal, NewType, TypeAlias, overload
 
 from dolphin.errors import InputError, listing, shorten
-from dolphin.provenance.contract import Provenance, TensorProvenance
+from dolphin.provenance.contract import Provenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
 from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
+from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
 from dolphin.provenance.topk import TopKProofs
 
