@@ -19,7 +19,7 @@ import os
 import sys
 import types
 import weakref
-from abc import ABC, abstractmethod
+from abc import ABC, ABCMeta, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ import pytest
 import torch
 
 import dolphin as dl
+from dolphin.symbolic.identity import identify
 
 TRICKS = {}
 
@@ -534,6 +535,46 @@ def file(tmp=[]):  # noqa: B006
     read, write = os.pipe()
     os.write(write, b"12")
     return lambda s: s * 10 + int(os.read(read, 1)) if s == 0 else s, lambda: None
+
+
+@trick
+def builtins_of_its_own():
+    own = {"k": 1}
+    scope = {"__builtins__": own}
+    exec("def f(s): return s + k", scope)
+    return scope["f"], lambda: own.update(k=5)
+
+
+@trick
+def ufunc_of_a_function():
+    box = [1]
+    return np.frompyfunc(lambda s: s + box[0], 1, 1), lambda: box.__setitem__(0, 5)
+
+
+@trick
+def registered_subclass():
+    class Kind(metaclass=ABCMeta):
+        pass
+
+    return lambda s: (s, isinstance(s, Kind)), lambda: Kind.register(int) and None
+
+
+@trick
+def order_of_a_set():
+    box = types.SimpleNamespace(names={0, 8})
+    return lambda s: (s, tuple(box.names)), lambda: setattr(box, "names", {8, 0})
+
+
+@trick
+def the_same_or_an_equal_list():
+    box = types.SimpleNamespace(a=[1], b=[])
+    box.b = box.a
+    return lambda s: (s, box.a is box.b), lambda: setattr(box, "b", [1])
+
+
+def test_settings_of_libraries_are_not_remembered():
+    for f in (lambda s: (s, np.geterr()), lambda s: (s, torch.get_default_dtype())):
+        assert "settings" in identify(f).reason
 
 
 def answers(f, symbols=(0, 1)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import builtins
 import contextvars
 import enum
 import functools
@@ -100,7 +99,7 @@ class Reader(Values):
             scope = function.__globals__
             value = scope.get(use.name, NOTHING)
             if value is NOTHING:
-                value = vars(builtins).get(use.name, NOTHING)
+                value = function.__builtins__.get(use.name, NOTHING)
             return "unbound" if value is NOTHING else self._follow(value, use, 0)
         if use.root == "cell":
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(use.name)]

@@ -86,6 +86,14 @@ _DYNAMIC = frozenset(
     {"getattr", "setattr", "delattr", "vars", "globals", "locals", "eval", "exec", "compile", "dir",
      "open", "input", "__import__", "breakpoint", "id"}
 )  # fmt: skip
+# Functions of numpy and torch that read or use what is set for the whole process.
+_SETTINGS = frozenset(
+    {"geterr", "geterrcall", "getbufsize", "get_printoptions", "array2string", "array_repr",
+     "array_str", "get_default_dtype", "get_default_device", "get_num_threads",
+     "get_num_interop_threads", "is_grad_enabled", "is_inference_mode_enabled",
+     "is_autocast_enabled", "initial_seed", "get_rng_state", "get_float32_matmul_precision",
+     "are_deterministic_algorithms_enabled"}
+)  # fmt: skip
 # Attributes that lead from a value to everything else.
 REFLECTION = frozenset(
     {"__dict__", "__globals__", "__closure__", "__self__", "__func__", "__wrapped__", "__code__",
@@ -122,3 +130,14 @@ def stateless(module: str | None) -> bool:
 def is_dynamic(function: Any) -> bool:
     """Whether a built-in function reaches more than its arguments."""
     return function.__module__ in ("builtins", "io", "_io") and function.__name__ in _DYNAMIC
+
+
+def reads_settings(function: Any) -> bool:
+    """Whether a library's function depends on settings of that library."""
+    return function.__name__ in _SETTINGS
+
+
+def of_numpy(ufunc: Any) -> bool:
+    """Whether a ufunc is one of numpy's or scipy's, rather than made of a Python function."""
+    owners = (sys.modules.get(name) for name in ("numpy", "scipy.special"))
+    return any(getattr(owner, ufunc.__name__, None) is ufunc for owner in owners)

@@ -7,6 +7,7 @@ the object found there: as long as the same objects are in the same places, noth
 
 from __future__ import annotations
 
+import abc
 import builtins
 import types
 from collections.abc import Collection, Mapping
@@ -58,6 +59,8 @@ class Trail:
             return True
         if not is_bare(function) or is_declared(function):
             return False
+        if function.__builtins__ is not vars(builtins):  # `exec` may have given it others
+            return False
         self._functions.append((function, function.__code__))
         uses = uses_of(function.__code__)
         return all(self._use(use, function.__globals__) for use in uses.chains)
@@ -103,6 +106,8 @@ class Trail:
             return self.follow(value)
         if cls is types.BuiltinFunctionType:
             return isinstance(value.__self__, (types.ModuleType, type(None)))
+        if isinstance(value, abc.ABCMeta):  # classes can be registered with it
+            return False
         return isinstance(value, type) and of_library(value.__module__)
 
     def _items(self, items: Collection[Any], kept: bool) -> bool:

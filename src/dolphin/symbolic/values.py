@@ -28,6 +28,8 @@ from dolphin.symbolic.libraries import (
     is_dynamic,
     is_library_function,
     of_library,
+    of_numpy,
+    reads_settings,
     stateless,
 )
 from dolphin.symbolic.purity import is_declared
@@ -157,6 +159,7 @@ class Values(abc.ABC):
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
         self._open: set[int] = set()  # containers around the present value
+        self._held: dict[int, tuple[int, Any]] = {}  # containers met so far, numbered, kept alive
         self._data = 0  # plain values met so far
 
     # -- functions ---------------------------------------------------------------------------------
@@ -218,7 +221,9 @@ class Values(abc.ABC):
             return None
         if cls is types.BuiltinFunctionType:
             return self._built_in(value, use)
-        if cls in WRAPPERS or cls is np.ufunc or cls.__module__.partition(".")[0] == "typing":
+        if cls is np.ufunc:
+            return Same(value) if of_numpy(value) else None  # `frompyfunc` makes them of anything
+        if cls in WRAPPERS or cls.__module__.partition(".")[0] == "typing":
             return Same(value)
         if cls is functools.partial:
             parts = (value.func, value.args, value.keywords)
@@ -228,7 +233,7 @@ class Values(abc.ABC):
         if cls is _LRU:
             return self._behind_lru(value, use)
         if cls.__name__ in _COMPILED and stateless(getattr(value, "__module__", None)):
-            return Same(value)
+            return None if reads_settings(value) else Same(value)
         return None
 
     def _built_in(self, function: Any, use: Use) -> Hashable:
@@ -242,6 +247,8 @@ class Values(abc.ABC):
         if not stateless(function.__module__):
             name = f"{function.__module__}.{function.__name__}"
             return self._unknown(f"calls `{name}`, which can read what changes")
+        if reads_settings(function):
+            return self._unknown(f"calls `{function.__name__}`, which reads a library's settings")
         return Same(function)
 
     def _library(self, function: types.FunctionType, use: Use) -> Hashable:
@@ -250,6 +257,8 @@ class Values(abc.ABC):
         if not stateless(module):
             name = f"{module}.{function.__name__}"
             return self._unknown(f"calls `{name}`, which can read what changes")
+        if reads_settings(function):
+            return self._unknown(f"calls `{function.__name__}`, which reads a library's settings")
         if not function.__closure__:
             return Same(function)
         mark = (id(function), 0)
@@ -276,18 +285,23 @@ class Values(abc.ABC):
         if id(value) in self._open:
             return self._unknown(f"reads `{use.text()}`, which contains itself")
         self._open.add(id(value))
+        # Which of several equal containers it is: a function may compare them by `is`.
+        which = None
+        if cls not in (tuple, frozenset):
+            which = self._held.setdefault(id(value), (len(self._held), value))[0]
         try:
             if cls in (set, frozenset):
-                return (cls, frozenset(self.value(item, use) for item in value))
+                # In order: equal sets may be iterated in different ones.
+                return (cls, which, tuple(self.value(item, use) for item in value))
             if cls in SEQUENCES:
-                return (cls, self._items(tuple(value), use))
+                return (cls, which, self._items(tuple(value), use))
             made_by = (
                 self.value(value.default_factory, use)
                 if isinstance(value, collections.defaultdict)
                 else None
             )
             keys, values = tuple(value.keys()), tuple(value.values())
-            return (cls, made_by, self._items(keys, use), self._items(values, use))
+            return (cls, which, made_by, self._items(keys, use), self._items(values, use))
         finally:
             self._open.discard(id(value))
 
@@ -362,12 +376,12 @@ class Values(abc.ABC):
             if not stateless(cls.__module__):
                 name = f"{cls.__module__}.{cls.__name__}"
                 return self._unknown(f"uses `{name}`, which can read what changes")
-            return Same(cls)
+            return (Same(cls), registrations(cls))
         mark = (id(cls), 0)
         if mark in self._seen:
             return Same(cls)
         self._seen.add(mark)
-        parts: list[Hashable] = [Same(cls)]
+        parts: list[Hashable] = [Same(cls), registrations(cls)]
         meta: Any = type(cls)
         for base in (*cls.__mro__, *meta.__mro__):
             if not of_library(base.__module__):
@@ -423,6 +437,11 @@ class Values(abc.ABC):
 
 
 _OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
+
+
+def registrations(cls: type) -> Hashable:
+    """What changes as classes are registered as subclasses of an abstract one."""
+    return abc.get_cache_token() if isinstance(cls, abc.ABCMeta) else None
 
 
 def current(variable: Any) -> Any:
