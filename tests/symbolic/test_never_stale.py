@@ -553,7 +553,7 @@ def ufunc_of_a_function():
 
 @trick
 def registered_subclass():
-    class Kind(metaclass=ABCMeta):
+    class Kind(metaclass=ABCMeta):  # noqa: B024
         pass
 
     return lambda s: (s, isinstance(s, Kind)), lambda: Kind.register(int) and None
