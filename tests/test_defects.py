@@ -300,9 +300,9 @@ def test_many_operands_are_combined_two_at_a_time():
     with dl.using("dtkp-am", k=16):
         each = [dl.Distribution(torch.rand(2, 5), range(5), exclusive=False) for _ in range(3)]
         x = dl.apply(*each, lambda a, b, c: (a + 2 * b + 3 * c) % 5)
-        start = time.perf_counter()
+        start = time.process_time()
         dl.apply(x, x, x, x, lambda *symbols: sum(symbols) % 5)
-    assert time.perf_counter() - start < 20  # k⁴ unions a combination would take minutes
+    assert time.process_time() - start < 20  # k⁴ unions a combination would take minutes
 
 
 @pytest.mark.parametrize("name", PROOFS)

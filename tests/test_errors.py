@@ -381,14 +381,14 @@ def large(n, provenance=None):
 
 def test_too_many_combinations():
     d = large(30_000)
-    start = time.perf_counter()
+    start = time.process_time()
     with fails("apply", "900,000,000|900000000|9e8", "sample", "max_combinations", "on="):
         dl.apply(d, d, operator.add)
     with fails("apply_if", "900,000,000|900000000", "sample", "on="):
         dl.apply_if(d, d, operator.add, operator.eq)
     with fails("apply", "combinations"):
         dl.apply(*[digits() for _ in range(40)], lambda *xs: sum(xs))
-    assert time.perf_counter() - start < 5, "known before anything is allocated"
+    assert time.process_time() - start < 5, "known before anything is allocated"
 
 
 def test_the_limit_can_be_set():
@@ -406,10 +406,10 @@ def test_the_limit_can_be_set():
 def test_a_join_is_not_a_product():
     """2,000 × 2,000 symbols with unique keys, far below the limit and quickly."""
     d, e = large(2000, dl.DAMP()), large(2000, dl.DAMP())
-    start = time.perf_counter()
+    start = time.process_time()
     with dl.settings(max_combinations=5000):
         joined = dl.apply_if(d, e, lambda x, y: (x, y), on=(lambda x: x, lambda y: y))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert len(joined) == 2000
     torch.testing.assert_close(dl.get_probs(joined), torch.full((1, 2000), 1 / 2000**2))
 

@@ -8,6 +8,7 @@ import math
 import os
 import struct
 import sys
+import tempfile
 import tokenize
 import urllib.error
 import urllib.request
@@ -58,8 +59,11 @@ def cache_dir(name: str) -> Path:
     >>> cache_dir("mnist").parts[-2:]
     ('dolphin', 'mnist')
     """
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "dolphin" / name
+    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    try:
+        return root.expanduser() / "dolphin" / name
+    except RuntimeError:  # somebody without a home, in a container
+        return Path(tempfile.gettempdir()) / "dolphin" / name
 
 
 def sha256(content: bytes) -> str:

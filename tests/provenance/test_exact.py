@@ -126,9 +126,9 @@ def test_an_order_of_thousands_of_groups_is_found_quickly():
     nothing = [1.0, 0.0]  # the chance of no pair so far, with the last one false or true
     for _ in range(count):
         nothing = [0.9 * sum(nothing), 0.1 * nothing[0]]
-    started = time.monotonic()
+    started = time.process_time()
     assert pairs.prob_of([True]).item() == pytest.approx(1 - sum(nothing), abs=1e-4)
-    assert time.monotonic() - started < 60  # a second or two
+    assert time.process_time() - started < 60  # a second or two
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -358,19 +358,19 @@ def test_random_formula_by_enumeration():
 @pytest.mark.parametrize("compiler", ["auto", *COMPILERS])
 def test_too_large_is_a_clear_error(compiler):
     provenance = Exact(max_nodes=2000, seconds=10, compiler=compiler)
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(SizeError, match=r"have 5\d\d parts.*passed .* nodes.*TopKProofs") as caught:
         dl.get_probs(satisfiable(100, 300, provenance))
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert isinstance(caught.value, dl.DolphinError)
 
 
 def test_too_slow_is_a_clear_error():
     provenance = Exact(max_nodes=10**9, seconds=0.5, compiler="diagrams")
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(SizeError, match=r"took more than 0\.5 s"):
         dl.get_probs(satisfiable(100, 300, provenance))
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_too_many_formulas_is_a_clear_error(monkeypatch):

@@ -11,10 +11,10 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from dolphin_tasks import digits
+from dolphin_tasks import digits, fetch
 from dolphin_tasks.catalogue import TASKS
 from dolphin_tasks.cli import COMMANDS, main
-from dolphin_tasks.training.folder import RunFolder
+from dolphin_tasks.training.folder import RunFolder, portable
 from tiny_cli import blots
 
 
@@ -177,3 +177,16 @@ def test_python_m_dolphin():
     )
     assert done.returncode == 2
     assert done.stderr == "dolphin: --k must be greater than 0, got 0.\n"
+
+
+def test_somebody_without_a_home(monkeypatch):
+    """As in a container whose user is a number."""
+
+    def unknown(*args: object) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert fetch.cache_dir("mnist").parts[-2:] == ("dolphin", "mnist")
+    assert portable("digits in /data") == "digits in /data"

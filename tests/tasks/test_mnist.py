@@ -202,8 +202,9 @@ def test_every_failure_is_reported():
 
 
 @pytest.fixture
-def server(trusted):
+def server(trusted, monkeypatch):
     """A mirror on this machine that understands ranges and remembers what it was asked."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -256,10 +257,10 @@ def test_broken_transfer_goes_on_where_it_stopped(server, tmp_path):
     name = f"{NAMES[0]}.gz"
     limit[0] = 1000
     with pytest.raises(DataError, match=r"the connection ended after 1,000 of"):
-        fetch.fetch_url(url + name, tmp_path / name, timeout=5, progress=quiet)
+        fetch.fetch_url(url + name, tmp_path / name, timeout=60, progress=quiet)
     assert not (tmp_path / name).exists()
     limit[0] = 10**9
-    fetch.fetch_url(url + name, tmp_path / name, timeout=5, progress=quiet)
+    fetch.fetch_url(url + name, tmp_path / name, timeout=60, progress=quiet)
     assert asked[-1] == (f"/{name}", "bytes=1000-")
     assert (tmp_path / name).read_bytes() == served[name]
     assert not (tmp_path / f"{name}.part").exists()
@@ -270,8 +271,8 @@ def test_part_that_is_too_long_is_dropped(server, tmp_path):
     name = f"{NAMES[1]}.gz"
     (tmp_path / f"{name}.part").write_bytes(served[name] + b"more")
     with pytest.raises(DataError, match="416"):
-        fetch.fetch_url(url + name, tmp_path / name, timeout=5, progress=quiet)
-    fetch.fetch_url(url + name, tmp_path / name, timeout=5, progress=quiet)
+        fetch.fetch_url(url + name, tmp_path / name, timeout=60, progress=quiet)
+    fetch.fetch_url(url + name, tmp_path / name, timeout=60, progress=quiet)
     assert (tmp_path / name).read_bytes() == served[name]
 
 

@@ -85,8 +85,11 @@ def locate() -> Path | None:
 
 def cache() -> Path:
     """The folder in which the model is stored."""
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "dolphin" / "smollm2" / FILE
+    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    try:
+        return root.expanduser() / "dolphin" / "smollm2" / FILE
+    except RuntimeError:  # somebody without a home, in a container
+        return Path(tempfile.gettempdir()) / "dolphin" / "smollm2" / FILE
 
 
 def _candidates() -> list[Path]:

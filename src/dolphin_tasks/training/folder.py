@@ -151,11 +151,13 @@ def portable(text: str) -> str:
 
     >>> portable(f"digits in {Path.home()}/mnist")
     'digits in ~/mnist'
+
+    Somebody without a home (in a container, say) has nothing to shorten.
     """
     shared = os.environ.get("DOLPHIN_DATA", "").rstrip("/")
     if shared:
         text = text.replace(shared, "$DOLPHIN_DATA")
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # noqa: PTH111 (which doesn't fail where there is none)
     return text.replace(home, "~") if len(home) > 1 else text
 
 
