@@ -114,9 +114,12 @@ def check(program: Program) -> Outcome:
     except RefusedError as refusal:
         return _check_refusal(program, k or 3, refusal)
     if isinstance(semiring, TopK) and k is None:
-        k = semiring.widest + program.seed % 3
-        if k > (16 if semiring.exact else 60):
+        most = 16 if semiring.exact else 60
+        if semiring.widest > most:
             return Outcome("unsettled", k)
+        # More than is needed changes nothing; far more is counted in another way.
+        spare = 8 if program.seed % 5 == 4 else program.seed % 3
+        k = min(most, semiring.widest + spare)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

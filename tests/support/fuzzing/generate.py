@@ -331,14 +331,18 @@ class Writer:
 
 
 Kind = Callable[[Writer], None]
-KINDS: dict[str, tuple[int, Kind]] = {}
+KINDS: dict[str, tuple[int, int, Kind]] = {}
+FOCUSED = 4  # every so many programs one consists mostly of what is rare elsewhere
 
 
-def kind(weight: int) -> Callable[[Kind], Kind]:
-    """Register a kind of statement; it writes nothing where it doesn't fit."""
+def kind(weight: int, focused: int | None = None) -> Callable[[Kind], Kind]:
+    """Register a kind of statement; it writes nothing where it doesn't fit.
+
+    `focused`: its weight in programs of what is rare, if that is another one.
+    """
 
     def register(write: Kind) -> Kind:
-        KINDS[write.__name__] = weight, write
+        KINDS[write.__name__] = weight, weight if focused is None else focused, write
         return write
 
     return register
@@ -367,9 +371,10 @@ def generate(seed: int) -> Program:
     writer = Writer(rng, rows, numbers, dtype, largest, grad, asks, counts)
     for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
         writer.input()
-    names, weights = zip(*((name, weight) for name, (weight, _) in KINDS.items()), strict=True)
-    for name in rng.choices(names, weights, k=rng.randint(1, 6)):
-        KINDS[name][1](writer)
+    focused = seed % FOCUSED == FOCUSED - 1
+    weights = [rare if focused else usual for usual, rare, _ in KINDS.values()]
+    for name in rng.choices(list(KINDS), weights, k=rng.randint(1, 6)):
+        KINDS[name][2](writer)
     reads = rng.sample(
         ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
          "entropy", "posterior", "most_likely", "apart"], 2

@@ -42,7 +42,7 @@ def branched(w: Writer) -> None:
     w.let("where", expression, Info(batch, sum(w.known[n].width for n in names[1:])))
 
 
-@kind(4)
+@kind(4, focused=10)
 def programmed(w: Writer) -> None:
     names = w.several(w.rng.choice([1, 2, 2, 3]), "int")
     if not names:
@@ -53,7 +53,7 @@ def programmed(w: Writer) -> None:
     w.let("program", f"{name}({', '.join(names)})", Info(w.batch(names), 5), before)
 
 
-@kind(5)
+@kind(5, focused=60)
 def asked(w: Writer) -> None:
     d = w.some("int")
     if d is None or w.known[d].width > 5 or not w.asks:
@@ -64,7 +64,7 @@ def asked(w: Writer) -> None:
         arguments.append(w.pick(PREDICATES))
     elif question in ("total", "maximum", "minimum") and w.rng.random() < 0.5:
         arguments.append("lambda a: a % 3")
-    by = w.rng.random() < 0.3
+    by = w.rng.random() < 0.5
     if by:
         arguments.append(f"by={w.pick(KEYS)}")
     kind = "any" if by or question in ("maximum", "minimum") else "int"
@@ -72,7 +72,7 @@ def asked(w: Writer) -> None:
     w.let(feature, f"dl.{question}({', '.join(arguments)})", Info(w.known[d].batch, 5, kind))
 
 
-@kind(3)
+@kind(3, focused=25)
 def conditioned(w: Writer) -> None:
     d, other = w.some("int", "any"), w.some("int")
     if d is None or other is None or not w.fits([d, other]):
@@ -85,7 +85,7 @@ def conditioned(w: Writer) -> None:
     w.let("condition", f"dl.condition({d}, dl.apply({other}, {predicate}))", info)
 
 
-@kind(5)
+@kind(5, focused=15)
 def one_by_one(w: Writer) -> None:
     """A program for one sample, over samples of different length."""
     rng = w.rng

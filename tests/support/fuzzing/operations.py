@@ -211,7 +211,7 @@ def stateful(w: Writer) -> None:
     w.let("stateful", expression, Info(w.known[d].batch, 6), before)
 
 
-@kind(1)
+@kind(1, focused=25)
 def copied(w: Writer) -> None:
     d = w.some("int", "any", "pair")
     if d is not None and not w.grad:
