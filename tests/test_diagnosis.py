@@ -229,3 +229,25 @@ def test_operations_of_a_profile():
         report = dl.diagnose(d + d, [3, 2])
     assert report.operations[0].combinations == 16
     assert "16 combinations" in str(report)
+
+
+@pytest.mark.parametrize("provenance", ["damp", "exact"])
+@pytest.mark.parametrize("backward_first", [True, False])
+def test_after_a_backward_pass(provenance, backward_first):
+    logits = torch.randn(2, 10, generator=generator(), requires_grad=True)
+    digit = dl.Distribution.from_logits(logits, range(10), provenance=provenance)
+    result = digit + dl.Distribution.from_logits(logits + 1, range(10), provenance=provenance)
+    if not backward_first:
+        assert dl.diagnose(result, [3, 4]).findings == ()
+        return
+    dl.nll_loss(result, [3, 4]).backward()
+    with pytest.raises(dl.UnsupportedError, match=r"diagnose: a backward pass has freed"):
+        dl.diagnose(result, [3, 4])
+
+
+def test_posterior_after_a_backward_pass():
+    letters = dl.Distribution.each_from_logits(torch.zeros(4, 3, 3, requires_grad=True), "abc")
+    result = dl.apply(*letters, lambda *read: read.count("a"))
+    dl.nll_loss(result, [1] * 4).backward()
+    with pytest.raises(dl.UnsupportedError, match=r"posterior: a backward pass has freed"):
+        dl.posterior(letters, result, [1] * 4)

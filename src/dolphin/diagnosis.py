@@ -18,7 +18,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.profiling import Entry, active_profile
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.damp import DAMP
-from dolphin.provenance.differentiation import cut_values
+from dolphin.provenance.differentiation import cut_values, graph_of
 from dolphin.provenance.numerics import flush, rounding
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.topk import TopKProofs
@@ -117,7 +117,8 @@ def diagnose(
     logs = log_prob_of(d, "diagnose", wanted, match)
     with torch.no_grad():
         probs = d.in_rows(d.provenance.probs(d.tags_like())).cpu().numpy()
-    case = _Case(d, wanted, match, logs, probs)
+    with graph_of("diagnose"):
+        case = _Case(d, wanted, match, logs, probs)
     findings = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]
     active = active_profile()
     return Diagnosis(

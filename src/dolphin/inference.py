@@ -26,6 +26,7 @@ from dolphin.execution.pending import made_as, own_row
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Holder, Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.differentiation import graph_of
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.fuzzy import MaxProduct, TruthValues
 from dolphin.provenance.logarithms import LogTags
@@ -204,9 +205,10 @@ def _shares(
         raise _not_recorded(operation, "the result")
     alone = [d.batch == 1 < made.batch for d in given]
     create = torch.is_grad_enabled()
-    every = torch.autograd.grad(
-        logs.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
-    )
+    with graph_of(operation):
+        every = torch.autograd.grad(
+            logs.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
+        )
     shares = []
     for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
         if gradient is None:

@@ -198,10 +198,10 @@ def _warn_of_types(
             continue
         symbol = members[0]
         warnings.warn(
-            f"{operation}: the target {shorten(target)} is a {type(target).__name__}, and no "
-            f"symbol is: {shorten(symbol)}, for example, is a {type(symbol).__name__}. Such a "
-            "target can't be reached, and its loss is a constant. Convert the targets to what the "
-            "program returns.",
+            f"{operation}: the target {shorten(target)} is of type {type(target).__name__}, and "
+            f"no symbol is: {shorten(symbol)}, for example, is of type {type(symbol).__name__}. "
+            "Such a target can't be reached, and its loss is a constant. Convert the targets to "
+            "what the program returns.",
             UserWarning,
             stacklevel=_caller(),
         )

@@ -8,12 +8,15 @@ computed in ordinary operations instead: its *formula*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
+
+from dolphin.errors import UnsupportedError
 
 
 def followed() -> bool:
@@ -103,3 +106,17 @@ def cut_values(node: Any) -> tuple[int, int]:
     if made_by is None or not issubclass(made_by, Formula):
         return 0, 0
     return made_by.cut(node, node.saved_tensors[len(node.at) :])
+
+
+@contextlib.contextmanager
+def graph_of(operation: str) -> Iterator[None]:
+    """A block that reads the graph of a result, which a backward pass may have freed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "a second time" not in str(error):
+            raise
+        raise UnsupportedError(
+            f"{operation}: a backward pass has freed what the result was computed with. Call it "
+            "before backward(), or with a result that is computed anew."
+        ) from None
