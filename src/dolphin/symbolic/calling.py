@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,15 +56,12 @@ def evaluate(
         new, inverse = _distinct(new)
     call = _Call(operation, function, condition, table, sources)
     watching = contextlib.nullcontext() if sources is None else sources.watching()
-    kept = np.ones(len(new[0]), dtype=bool)
+    made, kept = (np.empty(len(new[0]), dtype=kind) for kind in (np.int64, bool))
     with calls_of_functions(len(new[0])), watching:
-        combinations = zip(*(column.tolist() for column in new), strict=True)
-        calls = call.all(combinations)
-        watched = calls if memo is None or watch is None else watch.over(calls)
-        made = np.empty(len(new[0]), dtype=np.int64)
-        for place, result in enumerate(watched):
-            made[place] = result
-            kept[place] = sources is None or sources.take_note()
+        combinations = list(zip(*(column.tolist() for column in new), strict=True))
+        alone = sources is not None and bool(sources.tensors)  # each may read numbers
+        for part in _parts(len(combinations), None if memo is None else watch, alone):
+            made[part], kept[part] = call.some(combinations[part])
     if memo is not None and (watch is None or watch.steady):
         table.remember(memo, [column[kept] for column in new], made[kept])
     results[missing] = made if inverse is None else made[inverse]
@@ -103,18 +100,26 @@ class Watch:
         key = look()
         return None if key is None else cls(key, look)
 
-    def over(self, results: Iterable[int]) -> Iterator[int]:
-        """The results, with a check after the 1st, 2nd, 4th, 8th, ... and the last of them."""
-        following = 1
-        for count, result in enumerate(results, start=1):
-            yield result
-            if count == following:
-                self.check()
-                following *= 2
-        self.check()
+    def over(self, count: int) -> Iterator[slice]:
+        """Parts of so many calls, with a check after the 1st, 2nd, 4th, 8th, ... and the last."""
+        start = 0
+        while start < count:
+            stop = min(count, max(1, 2 * start))
+            yield slice(start, stop)
+            self.check()
+            start = stop
 
     def check(self) -> None:
         self.steady = self.steady and self.look() == self.key
+
+
+def _parts(count: int, watch: Watch | None, alone: bool) -> Iterator[slice]:
+    """Calls that are made together, or each one by itself."""
+    for part in [slice(count)] if watch is None else watch.over(count):
+        if not alone:
+            yield part
+            continue
+        yield from (slice(at, at + 1) for at in range(*part.indices(count)))
 
 
 def _distinct(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -145,21 +150,39 @@ class _Call:
         self.table = table
         self.sources = sources
 
-    def all(self, combinations: Iterable[Sequence[int]]) -> Iterator[int]:
-        """The results for all combinations: fast, with a slow second call for one that fails."""
-        symbols, number = self.table.symbols, self._number
-        function, condition = self.function, self.condition
-        for numbers in combinations:
+    def some(self, combinations: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """The results for some combinations, and which may be remembered.
+
+        Fast, with a slow second call for one that fails. Results are numbered together: 1.35
+        instead of 2.0 microseconds for a call that does next to nothing.
+        """
+        symbols, function, condition = self.table.symbols, self.function, self.condition
+        made = np.full(len(combinations), ABSENT, dtype=np.int64)
+        results, places = [], []
+        for place, numbers in enumerate(combinations):
             arguments = [symbols[n] for n in numbers]
-            result = None
             try:
                 holds = condition is None or condition(*arguments)
-                if holds is True or holds is False:
-                    result = number(function(*arguments)) if holds else ABSENT
+                if holds is True:
+                    results.append(function(*arguments))
+                    places.append(place)
             except Exception:
-                result = None
-            # The call that failed is repeated by the method that explains what went wrong.
-            yield self(numbers) if result is None else result
+                holds = None
+            if holds is not True and holds is not False:
+                # The call that failed is repeated by the method that explains what went wrong.
+                made[place] = self(numbers)
+        kept = np.full(len(combinations), self.sources is None or self.sources.take_note())
+        with contextlib.suppress(Exception):  # one of them fails again below
+            if Weighted not in set(map(type, results)):
+                made[places] = self.table.numbers(results)
+                return made, kept
+        for place, result in zip(places, results, strict=True):
+            try:
+                made[place] = self._number(result)
+            except Exception:
+                made[place] = self(combinations[place])
+            kept[place] &= self.sources is None or self.sources.take_note()
+        return made, kept
 
     def _number(self, result: Any) -> int:
         """The number of a result: of a symbol, or of a chance."""
