@@ -13,7 +13,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pytest beside wheel bench docs format clean
+.PHONY: help demo test check pytest wheel bench docs format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -22,11 +22,7 @@ demo: $(VENV)/.demo ## train on sums of MNIST digits, at most five minutes on tw
 	$(BIN)/python examples/sum_mnist.py
 
 test: $(VENV)/.dev ## everything: static checks, tests, and the built wheel on its own
-	+$(MAKE) --no-print-directory -j 2 pytest beside
-
-# In this order, in one job: side by side with the tests they fill the cores that those leave idle.
-beside: check
-	+$(MAKE) --no-print-directory -j 1 docs wheel
+	+$(MAKE) --no-print-directory -j 2 pytest check docs wheel  # the others one by one, beside the tests
 
 check: $(VENV)/.dev ## ruff (format and lint) and pyright
 	$(BIN)/ruff format --check .
