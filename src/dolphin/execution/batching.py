@@ -160,7 +160,7 @@ def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) 
     assert isinstance(plan.domain, Symbols)
     exclusive = all(d.exclusive for d in operands)
     form = agenda.form(plan.domain, common.provenance, common.info, exclusive)
-    nothing = task.operation == "filter" and plan.domain is domains[0]  # all symbols stay
+    nothing = run.keeps_everything(task, plan, domains)
     if key is not None:
         chosen = tuple(not skip for skip in skipped)
         agenda.recipes[key] = _Recipe(kind, plan, None if all(chosen) else chosen, form, nothing)

@@ -18,6 +18,7 @@ import torch
 from dolphin.execution.gathering import Row, with_shared_symbols
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo, Tags
+from dolphin.provenance.facts import Groups
 from dolphin.settings import Settings, current_settings, settings_in_force
 from dolphin.symbolic.plans import Domain, RowSymbols
 from dolphin.symbolic.symbols import Symbols
@@ -270,6 +271,10 @@ class Pending(Tagged):
     @property
     def tags(self) -> Tags:
         return self.own().tags
+
+    @property
+    def groups(self) -> Groups | None:  # type: ignore[override]
+        return self.own().groups
 
     @property
     def certain(self) -> bool:

@@ -55,6 +55,8 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     sources = Sources(Watch)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped, sources)
+        if mask is None and keeps_everything(task, plan, domains):
+            return operands[0].copied()
         if mask is None and plan.draws is None:
             return run_shared(plan, operands, skipped, outcome)
         like = like_of(operands)
@@ -80,6 +82,11 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         made, constant = _run(task, plan, given, outcome, sources)
     result = outcome.tagged(plan.domain, made, constant)
     return result if active is None else _where_rows(active, result, operands[0])
+
+
+def keeps_everything(task: Task, plan: Plan, domains: Sequence[Any]) -> bool:
+    """Whether a task is a filter that all symbols pass: its result is its operand."""
+    return task.operation == "filter" and plan.domain is domains[0]
 
 
 def run_shared(
