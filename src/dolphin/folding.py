@@ -61,7 +61,8 @@ def fixpoint(
             dropped in every round, so nothing is derived from them, and a union that `step` returns
             is built from wanted symbols only: a round costs what it keeps. Wanted symbols have the
             same tags as without `goal` if their derivations need only wanted symbols, such as paths
-            from one vertex that grow at their ends. (Where only symbols decide about the end, there
+            from one vertex that grow at their ends. That is not checked: derivations through other
+            symbols are missing, so wanted symbols may be too unlikely or absent. (Where only symbols decide about the end, there
             may be fewer rounds than without.)
         only_new: apply `step` only to the symbols that are new, or have new tags, since the last
             round, and add what follows to the result (semi-naive evaluation). The result is the

@@ -103,7 +103,10 @@ def _calls(
     try:
         bound = signature.bind(*samples, **options)
     except TypeError as error:
-        raise InputError(f"{name}: {error}. Give one sequence per parameter.") from None
+        raise InputError(
+            f"{name}: {error}. Give one sequence per parameter, with one entry per sample; "
+            "keyword-only parameters are the same for all samples."
+        ) from None
     entries: dict[str, Sequence[Any]] = {}
     for parameter, values in bound.arguments.items():
         kind = signature.parameters[parameter].kind
