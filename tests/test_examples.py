@@ -21,7 +21,10 @@ EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))
 LIST = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
 OWN_PROCESS = ("distributed", "lightning_sums")
 """Examples that run in several processes, or change how a process runs."""
-QUICKLY = {"sum_mnist": ["--n", "3", "--epochs", "2"]}
+QUICKLY = {
+    "sum_mnist": ["--n", "3", "--epochs", "2"],
+    "clutrr_graphs": ["--steps", "2", "--longest", "2"],
+}
 """Options for a run of a moment, where `--steps 2` is not one."""
 BELOW = (
     "sum_mnist", "pseudo_labels", "constraint_layer", "hidden_markov", "noisy_sensor", "grid_world",

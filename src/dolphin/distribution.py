@@ -306,8 +306,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
             "bool(d): a distribution is neither true nor false, so it can't be used in `if`, "
             "`while`, `and`, `or`, `not` or a chained comparison. For a distribution over True and "
             "False write d1 & d2, d1 | d2, ~d; to branch on symbols use dolphin.apply or "
-            "dolphin.filter, or dolphin.choose inside a dolphin.program; to read numbers use d.prob_of(...), d.argmax() or "
-            "d.probs(); to compare sets of symbols use d1.symbols == d2.symbols."
+            "dolphin.filter, or dolphin.choose inside a dolphin.program; to read numbers use "
+            "d.prob_of(...), d.argmax() or d.probs(); to compare sets of symbols use "
+            "d1.symbols == d2.symbols."
         )
 
     if TYPE_CHECKING:

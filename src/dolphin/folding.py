@@ -62,8 +62,8 @@ def fixpoint(
             is built from wanted symbols only: a round costs what it keeps. Wanted symbols have the
             same tags as without `goal` if their derivations need only wanted symbols, such as paths
             from one vertex that grow at their ends. That is not checked: derivations through other
-            symbols are missing, so wanted symbols may be too unlikely or absent. (Where only symbols decide about the end, there
-            may be fewer rounds than without.)
+            symbols are missing, so wanted symbols may be too unlikely or absent. (Where only
+            symbols decide about the end, there may be fewer rounds than without.)
         only_new: apply `step` only to the symbols that are new, or have new tags, since the last
             round, and add what follows to the result (semi-naive evaluation). The result is the
             same; a last step over everything ensures it. Needs a step that keeps its argument and
