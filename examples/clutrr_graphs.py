@@ -20,12 +20,12 @@ from dolphin_tasks.clutrr.data import read_archive
 from dolphin_tasks.clutrr.kinship import RELATIONS
 from dolphin_tasks.clutrr.stories import make_sets
 
-SIZE, Graphs = len(RELATIONS), dict[int, list[tuple[list[int], int]]]
+SIZE = len(RELATIONS)
 
 
-def graphs(stories: Any) -> Graphs:
+def graphs(stories: Any) -> dict[int, list]:
     """Chains of relations with their answers, by length; the text is not read."""
-    found: Graphs = defaultdict(list)
+    found: dict[int, list] = defaultdict(list)
     for story in stories:
         chain = [RELATIONS.index(relation) for _, relation, _ in story.relations][: story.length]
         if len(chain) == story.length:

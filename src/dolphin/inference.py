@@ -248,7 +248,9 @@ def _not_recorded(operation: str, what: str) -> UnsupportedError:
 
 def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
     """The gradient with respect to logarithms."""
-    return own_row(d, gradient if isinstance(d.provenance, LogTags) else gradient * variable)
+    if not isinstance(d.provenance, LogTags):
+        gradient = gradient * variable.clamp(0.0, 1.0)  # min-max: what is certain is infinite
+    return own_row(d, gradient)
 
 
 def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:

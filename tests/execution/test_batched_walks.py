@@ -58,3 +58,12 @@ def test_a_filter_that_keeps_everything_is_its_operand():
     expected = torch.tensor([[1.0, 0.0, 0.6]])  # a and b exclude each other
     torch.testing.assert_close(program(p).probs(list("abc")), expected)
     torch.testing.assert_close(dl.batched(program)([p]).probs(list("abc")), expected)
+
+
+def test_conditions_on_what_is_certainly_not_so():
+    """Under min-max its tag is infinite."""
+    p = torch.tensor([0.75, 0.25], requires_grad=True)
+    with dl.using("min-max"):
+        many = dl.count(dl.Distribution(p, [0, 1]))
+        found = dl.condition(many, dl.exists(many, lambda n: n > 0))
+    assert found.probs([0, 1, 2]).isfinite().all()
