@@ -26,7 +26,7 @@ def test_a_page_shows_picture_words_and_the_whole_file(example):
     assert page.startswith(f"# {example.title}\n")
     assert f"](../images/gallery/{example.name}.png)" in page
     assert (ROOT / "examples" / f"{example.name}.py").read_text(encoding="utf-8") in page
-    assert f"python examples/{example.name}.py" in page  # how to run it
+    assert re.search(rf"(python|torchrun .+) examples/{example.name}\.py", page)  # how to run it
 
 
 def test_the_overview_leads_to_all_of_them():

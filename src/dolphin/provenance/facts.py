@@ -131,15 +131,15 @@ class Facts:
         """The probabilities, (columns, rows)."""
         return prob_of_log(self.log_probs) if self._probs is None else self._probs
 
-    def as_given(self) -> tuple[Tensor, np.ndarray]:
+    def as_given(self) -> tuple[Tensor, bool | np.ndarray]:
         """The numbers as they were given, (columns, rows), and in which rows they are logarithms.
 
         Next to 0 and 1 it makes a difference for derivatives.
         """
         if self._probs is None:
-            return self.log_probs, np.ones(self.rows, dtype=bool)
+            return self.log_probs, True
         if self._given is None:
-            return self._probs, np.zeros(self.rows, dtype=bool)
+            return self._probs, False
         given = to_device(self._given, self._probs.device)
         return torch.where(given, self._probs, self.log_probs), ~self._given
 
@@ -351,8 +351,8 @@ def _numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
     if all(facts._probs is None for facts in parts):
         return {"log_probs": logs}
     probs = _rows_of([facts.probs for facts in parts], at, 0.0)
-    given = [~facts.as_given()[1] for facts in parts]
-    given_at = np.concatenate([*given, [True]])[at]
+    logs_at = [np.broadcast_to(facts.as_given()[1], facts.rows) for facts in parts]
+    given_at = ~np.concatenate([*logs_at, [False]])[at]
     return {"log_probs": logs, "probs": probs, "given": None if given_at.all() else given_at}
 
 

@@ -367,10 +367,10 @@ def _numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, 
         numbers = [precisely(each) for each in numbers]
     spread = [each.expand(-1, rows) for each in numbers]
     every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
-    if all(each.all() for each in logs) or not any(each.any() for each in logs):
-        return every, bool(logs[0].all())
-    same = all(each.all() or not each.any() for each in logs)
-    flags = [each[:1] if same else np.broadcast_to(each, rows) for each in logs]
+    if all(each is logs[0] for each in logs) and isinstance(logs[0], bool):
+        return every, logs[0]
+    alike = all(isinstance(each, bool) for each in logs)
+    flags = [np.broadcast_to(each, (1 if alike else rows,)) for each in logs]
     columns = [facts.columns for facts in inputs]
     return every, to_device(np.repeat(np.stack(flags), columns, axis=0), device)
 
