@@ -177,7 +177,8 @@ class Reference(Questions, Language):
                 rows.append(old)
                 continue
             weights = [(self.semiring.probability(tag).real, s) for s, tag in old]
-            possible = [(weight, s) for weight, s in weights if weight > 1e-25]
+            nothing = max(1e-25, self.semiring.rounding)
+            possible = [(weight, s) for weight, s in weights if weight > nothing]
             if len(possible) < k:
                 raise UnsettledError("which impossible symbols stay")
             possible.sort(key=lambda pair: -pair[0])
