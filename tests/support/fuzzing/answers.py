@@ -169,6 +169,8 @@ class Questions:
         for number in range(batch):
             row, holds = d.row_of(number), event.row_of(number).tag(True, self.semiring.zero)
             whole = self.semiring.probability(holds)
+            if 0.0 < whole.real < 1e-25:
+                raise UnsettledError("single precision can't tell the event from an impossible one")
             divisors.append(whole.real or 1.0)
             parts = [
                 Jet(0.0)
