@@ -151,6 +151,7 @@ AIMS: Sequence[Sequence[str]] = (
     ("Sudoku 9×9, 1,500 puzzles, solved", "above the published 81.5 %", "sudoku-9-1500-seed*"),
     ("Terrain 12×12", "99 %", "terrain-seed*"),
     ("Member, N = 3", "", "member-3-seed*"),
+    ("Scene questions", "", "scenes-seed*"),
     ("Half, sums", "", "half-seed*"),
     ("Half, digits", "", "half-seed*", "perception_accuracy"),
     ("Even-Odd, sums", "", "even-odd-seed*"),
