@@ -317,3 +317,15 @@ def test_what_is_impossible_has_its_gradient_in_a_loss_that_pushes_it_down(name)
     assert least.prob_of([0]).item() == 0.0
     (gradient,) = torch.autograd.grad(dl.bce_loss(least, [1]), x)
     assert gradient.tolist() == [pytest.approx([-1.0, 1 / 0.75])]
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-am", "dtkp-wmc"])
+def test_what_is_impossible_without_any_input_stays_so_among_precise_rows(name):
+    """In single precision it was 1e-30, which is a number in double precision."""
+    numbers = torch.tensor([[0.25, 0.5]], dtype=torch.float64)
+    with dl.using(name):
+        nothing = dl.Distribution.certain(0)
+        impossible = dl.condition(nothing, nothing.map(lambda s: s > 0))
+        rows = dl.Distribution.stack([impossible, dl.Distribution(numbers, [0, 1])])
+        again = dl.condition(rows, rows.map(lambda s: s == 0))
+    assert again.probs([0]).tolist() == [[0.0], [1.0]]

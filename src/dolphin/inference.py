@@ -58,13 +58,17 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
             )
     given = _of_rows(given, batch)
     probs = _posteriors("condition", [d], given, [True] * batch)[0]
-    return _as_input(_of_rows(d, batch), probs, safe_log(probs), exclusive=d.exclusive)
+    constant = d.constant and given.constant
+    if constant:
+        probs = probs.double()
+    logs = safe_log(probs)
+    return _as_input(_of_rows(d, batch), probs, logs, exclusive=d.exclusive, constant=constant)
 
 
 @profiled("normalized", tags=True)
 def normalised(d: Tagged) -> Tagged:
     """See `normalized`."""
-    tags = d.tags_like()
+    tags = d.tags_as_they_are()
     logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
     whole = logs.logsumexp(1, keepdim=True)
     possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
@@ -76,7 +80,8 @@ def normalised(d: Tagged) -> Tagged:
     shares = precise / torch.where(plain, precise.sum(1, keepdim=True), 1.0)
     shares = shares.to(logs.dtype)
     probs = torch.where(plain, shares, prob_of_log(logs))
-    return _as_input(d, probs, torch.where(plain, safe_log(shares), logs), exclusive=True)
+    logs = torch.where(plain, safe_log(shares), logs)
+    return _as_input(d, probs, logs, exclusive=True, constant=d.constant)
 
 
 @profiled("expected", tags=True)
@@ -314,8 +319,11 @@ def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float)
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool) -> Tagged:
-    """The symbols of `d` with these probabilities, (B, width), as a new input."""
+def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool, constant: bool) -> Tagged:
+    """The symbols of `d` with these probabilities, (B, width), as a new input.
+
+    `constant`: it depends on no other one, so that its precision is undecided.
+    """
     width = d.width
     groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
     facts = Facts(
@@ -328,7 +336,7 @@ def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool) -> Tag
     tags = algebra.from_facts(facts)
     if not d.shared:
         tags = present_only(algebra.flatten(tags, d.batch), d)
-    return Tagged(d.domain, tags, algebra, d.batch, exclusive=exclusive)
+    return Tagged(d.domain, tags, algebra, d.batch, exclusive=exclusive, constant=constant)
 
 
 class _Names:
