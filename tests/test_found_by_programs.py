@@ -329,3 +329,19 @@ def test_what_is_impossible_without_any_input_stays_so_among_precise_rows(name):
         rows = dl.Distribution.stack([impossible, dl.Distribution(numbers, [0, 1])])
         again = dl.condition(rows, rows.map(lambda s: s == 0))
     assert again.probs([0]).tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "dtkp-am"])
+def test_a_distribution_without_symbols_normalised(name):
+    with dl.using(name):
+        none = dl.Distribution(torch.tensor([[0.5, 0.5]]), [1, 2]).filter(lambda s: s > 2)
+        groups = dl.exists(none, by=lambda s: s % 2).normalized()
+        assert groups.probs([(1, True)]).tolist() == [[0.0]]
+        assert dl.union(groups, dl.Distribution.certain("x")).row(0) == [("x", 1.0)]
+
+
+def test_weights_decide_the_precision_of_what_is_certain():
+    weights = torch.tensor([0.25, 0.75], requires_grad=True)
+    drawn = dl.Distribution.certain_rows([1, 0]).map(lambda s: dl.weighted({s: 0.5, s + 1: 0.5}))
+    found = drawn.map(lambda s: dl.weighted({s: weights[0], -1: weights[1]}))
+    assert found.dtype == found.probs().dtype == torch.float32

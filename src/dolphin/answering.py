@@ -92,7 +92,7 @@ class _Question:
                 f"{operation}: {self.algebra!r} has no negation, so it can't say that a symbol "
                 f"doesn't hold. Provenances with negation: {', '.join(names_with_negation())}."
             )
-        tags, address = (d.tags_as_they_are(), None) if d.shared else d.flat_tags()
+        tags, address = (d.tags_like(), None) if d.shared else d.flat_tags()
         self.items = find_items(
             operation, d.domain, address, predicate, by, unless=unless, cache=cache
         )
@@ -132,6 +132,8 @@ class _Question:
             tags = self.algebra.select(tags, lists.selection)
         if d.shared:
             domain = Symbols.of(domain.members)
+            if not len(domain):  # without the place that an empty row has
+                tags = self.algebra.select(tags, Index(np.zeros(0, dtype=np.int64)))
         exclusive = items.keys is None
         return Tagged(domain, tags, self.algebra, d.batch, exclusive=exclusive, constant=d.constant)
 

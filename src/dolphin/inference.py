@@ -68,7 +68,7 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
 @profiled("normalized", tags=True)
 def normalised(d: Tagged) -> Tagged:
     """See `normalized`."""
-    tags = d.tags_as_they_are()
+    tags = d.tags_like()
     logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
     whole = logs.logsumexp(1, keepdim=True)
     possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
@@ -87,7 +87,7 @@ def normalised(d: Tagged) -> Tagged:
 @profiled("expected", tags=True)
 def expectation(d: Tagged, value: Callable[[Any], float] | None) -> Tensor:
     """See `expected`."""
-    probs = d.in_rows(d.provenance.probs(d.tags_like()))
+    probs = d.in_rows(d.provenance.probs(d.tags_to_read()))
     if value is not None:
         if isinstance(value, Holder) or not callable(value):
             raise InputError(f"expected: value must be a function, got {shorten(value)}.")
@@ -104,7 +104,7 @@ def expectation(d: Tagged, value: Callable[[Any], float] | None) -> Tensor:
 @profiled("entropy", tags=True)
 def entropy_of(d: Tagged) -> Tensor:
     """See `entropy`."""
-    logs = d.in_rows(d.provenance.log_probs(d.tags_like()))
+    logs = d.in_rows(d.provenance.log_probs(d.tags_to_read()))
     there = logs > flush(logs.dtype)
     logs = torch.where(there, logs, 0.0)
     return torch.where(there, logs.exp() * -logs, 0.0).sum(1)
@@ -325,6 +325,8 @@ def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool, consta
     `constant`: it depends on no other one, so that its precision is undecided.
     """
     width = d.width
+    if not width:  # no row has a symbol: there are no facts
+        return d
     groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
     facts = Facts(
         log_probs=logs.t().contiguous(),

@@ -102,7 +102,7 @@ def bce_loss(
     """
     d = operand("bce_loss", distribution)
     rows = _Rows.of("bce_loss", d, targets, weight, ignore, reduction)
-    tags = d.tags_like()  # all of them are read
+    tags = d.tags_to_read()  # all of them are read
     up = _reachable(d, "bce_loss", rows.targets, match)
     if d.width == 0:
         return rows.reduced(-up)

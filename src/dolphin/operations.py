@@ -239,4 +239,4 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
     d = operand("get_tags", distribution)
     wanted = d.domain.members if symbols is None else symbols
     chosen = among(d, Symbols.of(wanted))
-    return d.provenance.moved(chosen.tags_like(), lambda numbers: numbers.clone())
+    return d.provenance.moved(chosen.tags_to_read(), lambda numbers: numbers.clone())

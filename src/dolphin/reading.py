@@ -53,7 +53,7 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
             "loosen the condition."
         )
     wanted = Symbols.of(members) if symbols is None else _columns_wanted(operation, symbols)
-    tags = d.tags_like()
+    tags = d.tags_to_read()
     numbers = d.provenance.log_probs(tags) if logs else d.provenance.probs(tags)
     table = d.in_rows(numbers)
     low = 0.0
@@ -112,11 +112,11 @@ def _of_targets(
     if alone is not None:
         return alone if logs else prob_of_log(alone)
     if d.shared and isinstance(d.provenance, TensorProvenance):
-        numbers = numbers_of(d.tags_like())
+        numbers = numbers_of(d.tags_to_read())
         if numbers.shape[1] == d.batch and places.min() >= 0:  # the usual case, in one step
             return numbers.gather(0, to_device(places[None], numbers.device))[0]
         return columns(d.in_rows(numbers), places[:, None], low)[:, 0]
-    flat, address = d.flat_tags(d.tags_like())
+    flat, address = d.flat_tags(d.tags_to_read())
     every = np.arange(d.batch)
     index = Index(np.where(places >= 0, address.at(every, places), -1))
     numbers = numbers_of(d.provenance.select(flat, index)).view(-1)
@@ -136,7 +136,7 @@ def _matching_tags(
 ) -> tuple[Tags, np.ndarray]:
     """⊕ over the symbols that match their row's target, flattened; in which rows one does."""
     row, place = matching(operation, d.domain, targets, match)
-    flat, address = d.flat_tags(d.tags_like())
+    flat, address = d.flat_tags(d.tags_to_read())
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
     plan = group_rows(table, same, row, d.batch, [address.at(row, place)])

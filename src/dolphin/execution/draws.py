@@ -36,11 +36,13 @@ def tags_of(
     site: Hashable,
     *,
     flat: bool,
+    constant: bool,
 ) -> list[Tags]:
     """The operands' tags and those of the draws, all as precise as the most precise of them.
 
     `site` distinguishes the places in the step of a fixpoint where draws are made. `flat`: the
-    operands are in per-row layout.
+    operands are in per-row layout. `constant`: they depend on no input, so their precision is
+    undecided.
     """
     if isinstance(provenance, Notes):
         raise UnsupportedError(
@@ -50,7 +52,7 @@ def tags_of(
     seen = _witness.get()
     if seen is not None:
         seen.append(site)
-    device, dtype = _where(draws, tensors, operands, provenance)
+    device, dtype = _where(draws, tensors, [] if constant else operands, provenance)
 
     def move(numbers: Tensor) -> Tensor:
         return numbers.to(device, dtype) if numbers.is_floating_point() else numbers

@@ -213,8 +213,9 @@ def with_draws(
     constant = outcome.constant
     for level, draws in enumerate(every):
         tags = drawing.tags_of(
-            draws, tensors, tags, outcome.provenance, outcome.batch, (site, level), flat=flat
-        )
+            draws, tensors, tags, outcome.provenance, outcome.batch, (site, level), flat=flat,
+            constant=constant,
+        )  # fmt: skip
         constant = constant and not draws.from_tensors
     return tags, constant
 

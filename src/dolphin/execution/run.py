@@ -133,6 +133,7 @@ def _run(
         outcome.batch,
         site,
         flat=not isinstance(plan.domain, Symbols),
+        constant=outcome.constant,
     )
     constant = outcome.constant and not plan.draws.from_tensors
     return run(plan, drawn, outcome.provenance), constant

@@ -38,7 +38,7 @@ def among(d: Tagged, wanted: Symbols) -> Tagged:
     """These symbols in every row, **0** where a row lacks one."""
     places = places_of(d, wanted)
     if d.shared:
-        tags = d.provenance.select(d.tags_as_they_are(), Index(places[0]))
+        tags = d.provenance.select(d.tags_like(), Index(places[0]))
         return d.replaced(wanted, tags)
     flat, address = d.flat_tags()
     every = np.arange(d.batch)[:, None]
@@ -59,7 +59,7 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
         )
     if world is not None:
         d = among(d, world)
-    tags = present_only(d.provenance.negate(d.tags_as_they_are()), d)
+    tags = present_only(d.provenance.negate(d.tags_like()), d)
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
 
 

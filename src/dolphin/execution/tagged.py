@@ -123,9 +123,9 @@ class Tagged:
         """The tags; certain ones are created now, on the device and in the precision of `like`."""
         tags = self.tags
         if tags is not None:
-            if not self.constant:
+            if not self.constant or like is None:
                 return tags
-            device, _, dtype = self.info() if like is None else self.provenance.describe(like)
+            device, _, dtype = self.provenance.describe(like)
             return self._as(tags, device, dtype)
         if like is None:
             like = self.provenance.from_facts(
@@ -147,14 +147,15 @@ class Tagged:
 
         return self.provenance.moved(tags, move)
 
-    def tags_as_they_are(self) -> Tags:
-        """The tags to compute with; where their precision is undecided, it stays so."""
-        tags = self.tags
-        return self.tags_like() if tags is None else tags
+    def tags_to_read(self) -> Tags:
+        """The tags as users see them: where no input decides, in the default precision."""
+        device, _, dtype = self.info()
+        tags = self.tags_like()
+        return self._as(tags, device, dtype) if self.constant else tags
 
     def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
         """Tags with rows flattened, and how to find the tag of a symbol of a row among them."""
-        tags = self.tags_as_they_are() if like is None else self.tags_like(like)
+        tags = self.tags_like(like)
         if not self.shared:
             return tags, RowAddress(self.width, per_row=self.batch > 1)
         rows = self.provenance.describe(tags).rows
