@@ -129,7 +129,9 @@ class Tagged:
             return self._as(tags, device, dtype)
         if like is None:
             like = self.provenance.from_facts(
-                Facts(log_probs=torch.zeros(1, 1), groups=((0,),), label=_unnamed)
+                Facts(
+                    log_probs=torch.zeros(1, 1, dtype=torch.float64), groups=((0,),), label=_unnamed
+                )
             )
         ones = self.provenance.one(self.width, like)
         if isinstance(self.domain, Symbols):
