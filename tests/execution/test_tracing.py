@@ -217,3 +217,12 @@ def test_a_traced_question_has_the_same_answer(name, exclusive, ask):
         eager = ask(dl.Distribution(probs, range(3), exclusive=exclusive))
         module = dl.trace(ask, range(3), exclusive=exclusive)
     torch.testing.assert_close(module.probs(probs), eager.probs(list(module.symbols)))
+
+
+def test_a_trace_under_exact_compiles_as_a_whole():
+    with dl.using("exact"):
+        traced = dl.trace(lambda a, b: a + b, range(2), range(2))
+    probs = torch.rand(3, 2).softmax(1), torch.rand(3, 2).softmax(1)
+    torch._dynamo.reset()
+    compiled = torch.compile(traced, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(*probs), traced(*probs))

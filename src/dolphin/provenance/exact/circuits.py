@@ -168,7 +168,7 @@ class Circuit:
     def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
         numbers, are_logs = _numbers_of(inputs, device)
         self._leaf_indices([facts.columns for facts in inputs], device)
-        low = max((floor(facts.log_probs.dtype) for facts in inputs), default=0.0)
+        low = max([0.0, *(floor(facts.log_probs.dtype) for facts in inputs)])
         if not followed():
             return _Evaluation.apply(self, logs, low, are_logs, numbers)  # type: ignore[return-value]
         if logs:
