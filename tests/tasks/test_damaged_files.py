@@ -24,6 +24,7 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
+from damage import encrypted
 from dolphin_tasks import digits
 from dolphin_tasks.cli import main
 from dolphin_tasks.clutrr.data import read_archive
@@ -169,16 +170,6 @@ def zipped(name: str, content: bytes) -> bytes:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
     return stream.getvalue()
-
-
-def encrypted(content: bytes) -> bytes:
-    changed = bytearray(content)
-    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = changed.find(signature)
-        while place >= 0:
-            changed[place + flags] |= 1
-            place = changed.find(signature, place + 4)
-    return bytes(changed)
 
 
 def beside(path: Path) -> Path:

@@ -19,6 +19,7 @@ pytest.importorskip("rich")
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
+from damage import encrypted
 from dolphin_tasks import digits, fetch
 from dolphin_tasks.cli import main
 from dolphin_tasks.clutrr.data import read_archive
@@ -352,17 +353,6 @@ def test_truncated_files_at_any_length(copy, capsys):
 
 
 # -- damaged data ----------------------------------------------------------------------------------
-
-
-def encrypted(content: bytes) -> bytes:
-    """A zip file that says that its members are encrypted: bit 0 of both kinds of headers."""
-    changed = bytearray(content)
-    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = changed.find(signature)
-        while place >= 0:
-            changed[place + flags] |= 1
-            place = changed.find(signature, place + 4)
-    return bytes(changed)
 
 
 def flipped(content: bytes) -> bytes:

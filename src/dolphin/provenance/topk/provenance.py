@@ -25,6 +25,7 @@ from dolphin.provenance.numerics import (
     rounded_to,
 )
 from dolphin.provenance.topk import proofs, spreading
+from dolphin.provenance.topk import rows as rows_of_proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
 from dolphin.provenance.topk.encoding import Layout, Placement, code_of
 from dolphin.provenance.topk.likeliest import allowed_values, likeliest_choices, value_probs
@@ -403,25 +404,25 @@ class TopKProofs(Provenance):
         return replace(picked, disjoint=all(part.disjoint for part in ready))
 
     def where(self, mask: Tensor, yes: AnyProofs, no: AnyProofs) -> Proofs:
-        return proofs.where(mask, written(yes), written(no))
+        return rows_of_proofs.where(mask, written(yes), written(no))
 
     def flatten(self, tags: AnyProofs, rows: int) -> AnyProofs:
         if isinstance(tags, LargeInput) and rows == tags.facts.rows:
             return LargeInput(tags.facts, flat=True)
-        return proofs.flatten(written(tags), rows)
+        return rows_of_proofs.flatten(written(tags), rows)
 
     def unflatten(self, tags: AnyProofs, rows: int) -> AnyProofs:
         if isinstance(tags, LargeInput) and rows == tags.facts.rows:
             return LargeInput(tags.facts)
-        return proofs.unflatten(written(tags), rows)
+        return rows_of_proofs.unflatten(written(tags), rows)
 
     def stack(self, parts: Sequence[AnyProofs], batches: Sequence[int], *, flat: bool) -> Proofs:
-        return proofs.stack(list(map(written, parts)), batches, flat=flat)
+        return rows_of_proofs.stack(list(map(written, parts)), batches, flat=flat)
 
     def take_rows(self, tags: AnyProofs, rows: np.ndarray, width: int | None) -> AnyProofs:
         if isinstance(tags, LargeInput) and width is None and tags.facts.rows == 1:
             return tags
-        return proofs.take_rows(written(tags), rows, width)
+        return rows_of_proofs.take_rows(written(tags), rows, width)
 
     def moved(self, tags: AnyProofs, move: Callable[[Tensor], Tensor]) -> AnyProofs:
         if isinstance(tags, LargeInput):
