@@ -345,3 +345,13 @@ def test_weights_decide_the_precision_of_what_is_certain():
     drawn = dl.Distribution.certain_rows([1, 0]).map(lambda s: dl.weighted({s: 0.5, s + 1: 0.5}))
     found = drawn.map(lambda s: dl.weighted({s: weights[0], -1: weights[1]}))
     assert found.dtype == found.probs().dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "dtkp-am", "noisy-or"])
+def test_shares_of_what_is_certain_are_as_precise_as_the_rows_beside_them(name):
+    numbers = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
+    with dl.using(name):
+        several = dl.union(*(dl.Distribution.certain(s) for s in range(3))).normalized()
+        rows = dl.Distribution.stack([several, dl.Distribution(numbers, [0, 1])])
+    assert rows.probs([0])[0].item() == pytest.approx(1 / 3, rel=1e-14)
+    assert several.probs().dtype == torch.float32
