@@ -70,6 +70,8 @@ def normalised(d: Tagged) -> Tagged:
     """See `normalized`."""
     tags = d.tags_like()
     logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
+    if d.constant:
+        logs, probs = logs.double(), probs.double()
     whole = logs.logsumexp(1, keepdim=True)
     possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
     logs = torch.where(possible, logs - torch.where(whole > IMPOSSIBLE, whole, 0.0), ZERO)
