@@ -355,3 +355,78 @@ def test_shares_of_what_is_certain_are_as_precise_as_the_rows_beside_them(name):
         rows = dl.Distribution.stack([several, dl.Distribution(numbers, [0, 1])])
     assert rows.probs([0])[0].item() == pytest.approx(1 / 3, rel=1e-14)
     assert several.probs().dtype == torch.float32
+
+
+EVERY = list(dict.fromkeys([*TNORMS, *SEVERAL]))
+
+
+# -- numbers at 1
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_a_program_does_not_ask_for_takes_no_share_of_a_gradient(name):
+    """It is **1** there: a fact of exactly 1 beside it must not count as its equal."""
+    x = torch.tensor([[1.0, 1e-9]], requires_grad=True)
+
+    @dl.program
+    def first_or_second(a, b):
+        symbol = dl.choose(a)
+        return symbol if symbol in "xy" else dl.choose(b)
+
+    with dl.using(name):
+        d = dl.Distribution(x, "xy", exclusive=False)
+        beside = dl.Distribution(torch.tensor([[0.5]]), "z")
+        probs = first_or_second(dl.union(d, beside), beside).probs(["x", "y"])
+    assert probs.tolist() == [pytest.approx([1.0, 1e-9])]
+    for symbol, wanted in enumerate(([1.0, 0.0], [0.0, 1.0])):
+        (gradient,) = torch.autograd.grad(probs[0, symbol], x, retain_graph=True)
+        assert gradient.tolist() == [pytest.approx(wanted)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_rounding_may_carry_probabilities_out_of_their_range(name):
+    """The gradient was cut off under `min-max`, and nan under `schweizer-sklar`."""
+    found = {}
+    for numbers in ([1.0000002, -1e-7, 0.5], [1.0, 0.0, 0.5]):
+        x = torch.tensor([numbers], requires_grad=True)
+        with dl.using(name):
+            d = dl.Distribution(x, [0, 1, 2], exclusive=False)
+            rows = dl.Distribution.from_rows([([0, 1, 2], x[0])], exclusive=False)
+            both = dl.Distribution.stack([d, rows])
+            probs = dl.apply(both, dl.Distribution.certain(1), lambda a, b: a + b).probs()
+        assert probs.tolist() == [[1.0, 0.0, 0.5]] * 2
+        (found[numbers[0]],) = torch.autograd.grad(probs.sum(), x)
+    assert found[1.0000002].tolist() == found[1.0].tolist() == [pytest.approx([2.0, 2.0, 2.0])]
+
+
+@pytest.mark.parametrize("name", ["damp", "dtkp-am"])
+def test_a_sum_that_single_precision_carries_above_one_keeps_its_gradient(name):
+    """Also where it is added up in double precision, because another input has it."""
+    logits = torch.tensor([[0.125, -0.875]])
+    assert torch.log_softmax(logits, 1).double().exp().sum() > 1.0 + 1e-9
+    x = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
+    with dl.using(name):
+        d = dl.Distribution.from_logits(logits, [0, 1])
+        result = dl.apply(dl.Distribution(x, ["x"]), d, lambda s, t: s).probs()
+    assert result.item() == 1.0
+    assert torch.autograd.grad(result, x)[0].item() == pytest.approx(1.0)
+
+
+# -- orders
+
+
+def test_what_comes_first_in_a_row_of_a_program_does_not_depend_on_other_rows():
+    """Of symbols with equal keys the first one is the least."""
+
+    @dl.program
+    def same(d):
+        symbol = dl.choose(d)
+        return symbol if dl.choose(dl.weighted({0: 0.5, 1: 0.5})) else symbol + 10
+
+    rows = [([0, 4, 2], [0.5, 0.5, 0.5]), ([1, 3, 2], [0.5, 0.25, 0.125])]
+    with dl.using("damp"):
+        together = dl.Distribution.from_rows(rows, exclusive=False)
+        least = dl.minimum(same(together), key=lambda s: 0)
+        for number, row in enumerate(rows):
+            alone = dl.minimum(same(dl.Distribution.from_rows([row], exclusive=False)), lambda s: 0)
+            torch.testing.assert_close(least.probs(alone.symbols)[[number]], alone.probs())

@@ -131,12 +131,13 @@ def is_list(value: Any) -> bool:
 
 
 def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
-    """Refuse invalid numbers; return whether some may be masked (a logarithm of -inf).
+    """Refuse invalid numbers; return whether some may need care.
 
-    Values are read only where that costs no device synchronisation.
+    They do if they are masked (a logarithm of -inf), or outside of [0, 1] by rounding. Values are
+    read only where that costs no device synchronisation.
     """
     if not reading_is_free(numbers):
-        return kind != "probs"
+        return True
     if numbers.numel() == 0:
         return False
     if kind == "logits" and math.isfinite(numbers.detach().sum().item()):
@@ -154,7 +155,7 @@ def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
             f"{high:.4g}. Did you mean Distribution.from_logits(logits, symbols)?"
         )
     if low >= -_SLACK and high <= 1.0 + _SLACK:
-        return False
+        return low < 0.0 or high > 1.0
     raise InputError(
         f"{operation}: probabilities must lie in [0, 1], got values from {low:.4g} to {high:.4g}. "
         "Did you mean Distribution.from_logits(logits, symbols)? Otherwise apply softmax or "
@@ -170,6 +171,11 @@ def _not_a_number(operation: str, numbers: Tensor, kind: Kind) -> InputError:
         f"{operation}: {what} contain NaN or infinity{row}. Check the network's output and the "
         "loss of the last step for divisions by zero and overflow."
     )
+
+
+def carried_back(probs: Tensor) -> Tensor:
+    """Probabilities that rounding carried out of [0, 1], at its ends, with unchanged gradients."""
+    return probs - (probs - probs.clamp(0.0, 1.0)).detach()
 
 
 def rounding_of(numbers: Any) -> float:

@@ -17,6 +17,7 @@ from dolphin.execution.indices import to_device
 from dolphin.input_checks import (
     Exclusive,
     Kind,
+    carried_back,
     check_masks,
     check_values,
     is_list,
@@ -29,7 +30,7 @@ from dolphin.input_checks import (
 )
 from dolphin.inputs import Given, normalise
 from dolphin.provenance.facts import Facts, Groups
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, safe_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols
 from dolphin.symbolic.symbols import SymbolTable
@@ -127,11 +128,13 @@ def _padded(operation: str, values: Sequence[Tensor], width: int, kind: Kind) ->
     dtype = functools.reduce(torch.promote_types, {tensor.dtype for tensor in values})
     joined = torch.cat([tensor.to(dtype) for tensor in values])
     try:
-        check_values(operation, joined, kind)
+        careful = check_values(operation, joined, kind)
     except InputError:
         for row, tensor in enumerate(values):
             check_values(f"{operation}: row {row}", tensor, kind)
         raise
+    if careful and kind == "probs":
+        joined = carried_back(joined)
     lengths = np.array([len(tensor) for tensor in values])
     if (lengths == width).all():
         return joined.view(-1, width)
@@ -160,7 +163,7 @@ def _facts_of_rows(
         logs = torch.where(absent, ZERO, safe_log(probs))
     elif kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
-        logs = logs_within_one(operation, logs, groups, rounding)
+        logs = logs_within_one(operation, at_most_one(logs), groups, rounding)
     else:
         logs = normalise(columns, groups, softmax, masked=True)
         check_masks(operation, logs, groups, softmax, absent)

@@ -14,6 +14,7 @@ from dolphin.input_checks import (
     ROUNDING,
     Exclusive,
     Kind,
+    carried_back,
     check_masks,
     check_values,
     logs_within_one,
@@ -24,7 +25,7 @@ from dolphin.input_checks import (
     within_one,
 )
 from dolphin.provenance.facts import Facts, Groups, Label, all_alone
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, safe_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log
 from dolphin.symbolic.plans import Domain
 from dolphin.symbolic.symbols import Symbols
 
@@ -85,18 +86,18 @@ def facts_of(
 
     `softmax`: all columns of logits are one choice, even if there is only one column.
     """
-    masked = check_values(operation, rows, kind)
+    careful = check_values(operation, rows, kind)
     if kind == "logits":
-        logs = normalise(rows.t(), groups, softmax, masked)
-        if masked:
+        logs = normalise(rows.t(), groups, softmax, masked=careful)
+        if careful:
             check_masks(operation, logs, groups, softmax)
         return Facts(log_probs=logs.contiguous(), groups=groups, label=label)
     columns = rows.t().clone(memory_format=torch.contiguous_format)  # users may modify theirs
     if kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
-        logs = logs - logs.detach().clamp(min=0.0)  # what rounding carried above log 1
-        logs = logs_within_one(operation, logs, groups, rounding)
+        logs = logs_within_one(operation, at_most_one(logs), groups, rounding)
         return Facts(log_probs=logs, groups=groups, label=label)
+    columns = carried_back(columns) if careful else columns
     columns = within_one(operation, columns, groups, rounding)
     return Facts(log_probs=safe_log(columns), groups=groups, label=label, probs=columns)
 

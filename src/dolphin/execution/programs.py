@@ -48,6 +48,17 @@ class Choices:
             known = self._with[number] = (self._numbers == number).any(1)
         return known
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the symbols of each row come in the order of all of them."""
+        if not self._per_row or not self._all:
+            return True
+        sorting = np.argsort(self._all)
+        found = np.searchsorted(np.array(self._all)[sorting], self._numbers)
+        ranks = sorting[found.clip(max=len(sorting) - 1)]
+        ranks[self._numbers == ABSENT] = len(sorting)  # after the last symbol of a row
+        return bool((np.diff(ranks) >= 0).all())
+
     def places_in(self, row: np.ndarray, number: np.ndarray) -> np.ndarray:
         """The places of symbols in their rows."""
         own = self._numbers[row] if len(self._numbers) > 1 else self._numbers[0][None, :]
@@ -220,6 +231,34 @@ def with_draws(
     return tags, constant
 
 
+def _order_of_rows(
+    row: np.ndarray, execution: np.ndarray, found: Sequence[Leaf], known: Sequence[Choices]
+) -> np.ndarray:
+    """The order of executions in rows, by the order that symbols have in the row itself.
+
+    What comes first in a row must not depend on the rows beside it: of equal ones it is preferred.
+    """
+    depth = max((len(leaf.path) for leaf in found), default=0)
+    steps = np.full((len(found), depth, 2), -1, dtype=np.int64)
+    for number, leaf in enumerate(found):
+        steps[number, : len(leaf.path)] = _steps(leaf)
+    keys = []
+    for asked, place in steps[execution].transpose(1, 2, 0):
+        for number in set(asked[asked >= 0].tolist()):
+            own = asked == number
+            place[own] = known[number].places_in(row[own], place[own])
+        keys.append(place)
+    return np.lexsort((*reversed(keys), row))
+
+
+def _steps(leaf: Leaf) -> list[tuple[int, int]]:
+    """What an execution chose, in order: (a distribution, a symbol), or (-1, the outcome drawn)."""
+    steps = list(leaf.choices.items())
+    for depth, (_, place) in zip(leaf.steps, leaf.draws, strict=True):
+        steps.insert(depth, (-1, place))
+    return steps
+
+
 def run_rows(
     name: str,
     table: SymbolTable,
@@ -239,6 +278,9 @@ def run_rows(
         if leaf.alive is not None:
             alive[number] = leaf.alive
     row, execution = np.nonzero(alive.T)
+    if not all(known[number].in_order for number in asked):
+        order = _order_of_rows(row, execution, found, known)
+        row, execution = row[order], execution[order]
     operands = agreed([known[number].tagged for number in asked])
     skipped = left_out(provenance, operands)
     like = like_of(operands)

@@ -55,7 +55,28 @@ class TruthValues(TensorProvenance):
         return 1.0 - tags
 
 
-class Godel(TruthValues):
+class ExtendedTruthValues(TruthValues):
+    """Truth values with **0** and **1** beyond them: no fact of probability 0 or 1 equals these.
+
+    So what is certain takes no share of a gradient, and no part of a value by rounding.
+    """
+
+    zero = -math.inf
+    one_value = math.inf
+
+    def to_probs(self, tags: Tensor) -> Tensor:
+        return tags.clamp(0.0, 1.0)
+
+
+def uncertain(a: Tensor, b: Tensor) -> Tensor:
+    """Where neither of two extended truth values is certain.
+
+    With one that is, a ⊗ b is the smaller of the two, and a ⊕ b the larger.
+    """
+    return (a - b).abs() < math.inf
+
+
+class Godel(ExtendedTruthValues):
     """Gödel's logic (`min-max`): a ⊗ b = min(a, b), a ⊕ b = max(a, b).
 
     The truth of the weakest fact of the best proof. A distributive lattice: facts that occur twice
@@ -75,12 +96,6 @@ class Godel(TruthValues):
 
     name = "min-max"
     laws = SEMIRING | LATTICE | NEGATION | {"distributive", "idempotent-mul", "de-morgan"}
-
-    zero = -math.inf
-    one_value = math.inf
-
-    def to_probs(self, tags: Tensor) -> Tensor:
-        return tags.clamp(0.0, 1.0)
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.minimum(a, b)
@@ -299,7 +314,7 @@ def _small(logs: Tensor) -> float:
     return -36.0 if logs.dtype == torch.float64 else -16.0
 
 
-class Lukasiewicz(TruthValues):
+class Lukasiewicz(ExtendedTruthValues):
     """Łukasiewicz' logic (`lukasiewicz`): a ⊗ b = max(0, a + b - 1), a ⊕ b = min(1, a + b).
 
     The least probability that "a and b" can have, however the two depend on each other, and the
@@ -321,10 +336,11 @@ class Lukasiewicz(TruthValues):
     laws = SEMIRING | NEGATION | {"one-absorbs", "excluded-middle", "contradiction", "de-morgan"}
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        return (a + b - 1.0).clamp(min=0.0)
+        return torch.where(uncertain(a, b), (a + b - 1.0).clamp(min=0.0), torch.minimum(a, b))
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
-        return tags.sum(dim).clamp(max=1.0)
+        total = tags.clamp(min=0.0).sum(dim)
+        return torch.where(total < math.inf, total.clamp(max=1.0), total)
 
 
 class StableProduct(TruthValues):

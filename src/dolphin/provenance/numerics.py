@@ -178,9 +178,16 @@ def rounding(dtype: torch.dtype) -> float:
     return 1e-12 if dtype == torch.float64 else 1e-5
 
 
+CARRIED = 3e-5
+"""How far above 1 a sum of many products counts as 1, because rounding may carry it there.
+
+In double precision as well: such numbers may come from inputs, or a network, in single precision.
+"""
+
+
 def excess(dtype: torch.dtype) -> float:
-    """How far above 1 a sum of many products counts as 1, because rounding may carry it there."""
-    return 1e-9 if dtype == torch.float64 else 3e-5
+    """The same where numbers of this precision are added up that were checked before."""
+    return 1e-9 if dtype == torch.float64 else CARRIED
 
 
 def at_most_one(logs: Tensor) -> Tensor:
@@ -190,7 +197,7 @@ def at_most_one(logs: Tensor) -> Tensor:
 
 def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
     """min(1, p) of a logarithm. Beyond rounding the gradient of p is 0, unless it is kept."""
-    inside = logs <= excess(logs.dtype)
+    inside = logs <= CARRIED
     beyond = torch.zeros_like(logs)
     if keep_gradient:
         probs = torch.where(inside, 0.0, logs).exp()
@@ -200,20 +207,15 @@ def clip_above_one(logs: Tensor, *, keep_gradient: bool = False) -> Tensor:
 
 def gradient_above_one(grad: Tensor, logs: Tensor, *, clip: bool) -> Tensor:
     """The gradient of a logarithm, from that of its value clipped at log 1."""
-    beyond = logs > excess(logs.dtype)
+    beyond = logs > CARRIED
     return torch.where(beyond, 0.0 if clip else grad * logs.exp(), grad)
 
 
-def plain_share(
-    grad: Tensor, sums: Tensor, *, clip: bool, dtype: torch.dtype | None = None
-) -> Tensor:
-    """The gradient of plain sums, from that of the logarithm of their value clipped at 1.
-
-    `dtype`: the precision of what was added up, if not that of the sums.
-    """
+def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
+    """The gradient of plain sums, from that of the logarithm of their value clipped at 1."""
     if not clip:
         return grad / sums.clamp(max=1.0)
-    return (grad / sums).masked_fill_(sums > 1.0 + excess(dtype or sums.dtype), 0.0)
+    return (grad / sums).masked_fill_(sums > 1.0 + CARRIED, 0.0)
 
 
 def at_once(things: int, numbers_each: int, most: int | None = None) -> int:
@@ -229,8 +231,7 @@ def at_once(things: int, numbers_each: int, most: int | None = None) -> int:
 
 def cut_above_one(sums: Tensor, *, plain: bool) -> tuple[int, int]:
     """How many sums, as numbers or as logarithms, lose their gradient because they pass 1."""
-    most = excess(sums.dtype)
-    return int((sums > (1.0 + most if plain else most)).sum()), sums.numel()
+    return int((sums > (1.0 + CARRIED if plain else CARRIED)).sum()), sums.numel()
 
 
 def chunk_elements() -> int:

@@ -17,18 +17,17 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.provenance.fuzzy import NEGATION, SEMIRING, TruthValues
+from dolphin.provenance.fuzzy import NEGATION, SEMIRING, ExtendedTruthValues, uncertain
 from dolphin.provenance.numerics import rounding
 
 
-class TNorm(TruthValues):
+class TNorm(ExtendedTruthValues):
     """A t-norm and its dual, from `norm` and `slope`.
 
     Cost: O(B) per combination; ⊕ of n values is done in log n steps, each over half as many.
     """
 
     laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
-    padding = -1.0
 
     @abc.abstractmethod
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
@@ -61,17 +60,16 @@ class TNorm(TruthValues):
 class _Norm(torch.autograd.Function):
     """A t-norm or its dual, with the derivatives that the provenance gives.
 
-    The dual ignores padding: combined with it, the other value is unchanged.
+    Infinite values are certain: one of them leaves the other operand as it is, one absorbs it.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(logic: TNorm, dual: bool, a: Tensor, b: Tensor) -> Tensor:
-        if not dual:
-            return logic.norm(a, b).clamp(0.0, 1.0)
-        joined = logic.conorm(a.clamp(min=0.0), b.clamp(min=0.0)).clamp(0.0, 1.0)
-        return torch.where(a < 0.0, b, torch.where(b < 0.0, a, joined))
+        operation, among = (logic.conorm, torch.maximum) if dual else (logic.norm, torch.minimum)
+        joined = operation(a.clamp(0.0, 1.0), b.clamp(0.0, 1.0)).clamp(0.0, 1.0)
+        return torch.where(uncertain(a, b), joined, among(a, b))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -81,16 +79,15 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         a, b = ctx.saved_tensors
-        if not ctx.dual:
-            return None, None, grad * ctx.logic.slope(a, b), grad * ctx.logic.slope(b, a)
-        left, right = a.clamp(min=0.0), b.clamp(min=0.0)
-        apart = (a < 0.0) | (b < 0.0)
-        slopes = ctx.logic.dual_slope(left, right), ctx.logic.dual_slope(right, left)
-        shares = (
-            torch.where(apart, (x >= 0.0).to(x.dtype), s)
-            for x, s in zip((a, b), slopes, strict=True)
-        )
-        return None, None, *(grad * share for share in shares)
+        return None, None, grad * _share(ctx, a, b), grad * _share(ctx, b, a)
+
+
+def _share(ctx: Any, own: Tensor, other: Tensor) -> Tensor:
+    """The derivative with respect to `own`."""
+    slope = ctx.logic.dual_slope if ctx.dual else ctx.logic.slope
+    both = slope(own.clamp(0.0, 1.0), other.clamp(0.0, 1.0))
+    alone = (own > other if ctx.dual else own < other).to(both.dtype)
+    return torch.where(uncertain(own, other), both, alone)
 
 
 class Hamacher(TNorm):

@@ -107,7 +107,7 @@ class Questions:
 
     def _some(self, entries: list[Entry], exclusive: bool) -> list[Entry]:
         tags = [tag for _, tag in entries]
-        none = self._times([self._fails(tag) for tag in tags])
+        none = self._parts([self._fails(tag) for tag in tags])
         if exclusive:
             some = self._disjoint(tags)
             if isinstance(self.semiring, Numbers):
@@ -119,28 +119,39 @@ class Questions:
             some = self.semiring.plus(tags) if tags else self.semiring.zero
         return [(True, some), (False, none)]
 
+    def _parts(self, tags: Sequence[Any]) -> Any:
+        """⊗ of these; where proofs are kept, those of its parts need their place, too."""
+        if isinstance(self.semiring, TopK):
+            for start in range(1, len(tags) - 1):
+                self._times(tags[start:])
+        return self._times(tags)
+
     def _folded(self, entries: list[Entry], exclusive: bool, answer: Answer) -> list[Entry]:
         """⊕ over the subsets of symbols that give an answer of ⊗ of who holds and who doesn't."""
         if len(entries) > 6:
             raise UnsettledError("too many subsets")
-        if isinstance(self.semiring, TopK) and not exclusive and len(entries) > 2:
-            for part in (entries[1:], entries[:-1]):  # the proofs of parts need their place, too
-                self._folded(part, False, answer)
-        found: dict[Any, list[Any]] = {}
+        if isinstance(self.semiring, TopK) and not exclusive:
+            for start, end in itertools.combinations(range(len(entries) + 1), 2):
+                if end - start < len(entries):  # the proofs of parts need their place, too
+                    self._subsets(entries[start:end], answer)
         if exclusive:
+            found: dict[Any, list[Any]] = {}
             (_, _), (_, none) = self._some(entries, True)
             found[answer([])] = [none]
             for symbol, tag in entries:
                 found.setdefault(answer([symbol]), []).append(tag)
-        else:
-            fails = [self._fails(tag) for _, tag in entries]
-            for holds in itertools.product((False, True), repeat=len(entries)):
-                held = [s for (s, _), h in zip(entries, holds, strict=True) if h]
-                tags = [
-                    tag if h else fail
-                    for (_, tag), fail, h in zip(entries, fails, holds, strict=True)
-                ]
-                found.setdefault(answer(held), []).append(self._times(tags))
+            return [(result, self._disjoint(tags)) for result, tags in found.items()]
+        return self._subsets(entries, answer)
+
+    def _subsets(self, entries: list[Entry], answer: Answer) -> list[Entry]:
+        found: dict[Any, list[Any]] = {}
+        fails = [self._fails(tag) for _, tag in entries]
+        for holds in itertools.product((False, True), repeat=len(entries)):
+            held = [s for (s, _), h in zip(entries, holds, strict=True) if h]
+            tags = [
+                tag if h else fail for (_, tag), fail, h in zip(entries, fails, holds, strict=True)
+            ]
+            found.setdefault(answer(held), []).append(self._times(tags))
         return [(result, self._disjoint(tags)) for result, tags in found.items()]
 
     def _first(self, d: Value, key: Any, by: Any, *, reverse: bool) -> Value:
@@ -150,6 +161,7 @@ class Questions:
                 (_, _), none = self._some(entries, True)
                 return [*ordered, (None, none[1])]
             found, before = [], []
+            self._parts([self._fails(tag) for _, tag in ordered])
             for symbol, tag in ordered:
                 found.append((symbol, self._times([tag, *before])))
                 before.append(self._fails(tag))

@@ -8,6 +8,7 @@ the second derivatives come for free.
 from __future__ import annotations
 
 import cmath
+import math
 from collections.abc import Hashable, Iterable
 
 TIE = 1e-6  # values closer than this are taken as equal: there the gradient is a convention
@@ -31,6 +32,10 @@ class Jet:
     @property
     def real(self) -> float:
         return self.value.real
+
+    @property
+    def imag(self) -> float:
+        return self.value.imag
 
     def __repr__(self) -> str:
         return f"Jet({self.real:.6g}{'' if self.smooth else ', corner'})"
@@ -79,6 +84,15 @@ class Jet:
 
     def log(self) -> Jet:
         return self.through(cmath.log(self.value), 1.0 / self.value)
+
+    def expm1(self) -> Jet:
+        """exp(x) - 1, without the rounding of a small x; an imaginary part is infinitesimal."""
+        slope = math.exp(self.real)
+        return self.through(math.expm1(self.real) + 1j * self.imag * slope, cmath.exp(self.value))
+
+    def log1p(self) -> Jet:
+        value = math.log1p(self.real) + 1j * self.imag / (1.0 + self.real)
+        return self.through(value, 1.0 / (1.0 + self.value))
 
     def sqrt(self) -> Jet:
         value = cmath.sqrt(self.value)

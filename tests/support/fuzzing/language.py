@@ -102,7 +102,11 @@ class Language:
                     for symbol, tag in branch.row_of(number):
                         row.add(symbol, self._times([held[key_of(truth)], tag]))
             rows.append(row.settled(self.semiring))
-        exclusive = all(value.exclusive for value in (cond, first, second))
+        # A branch that no row can take says nothing of the result.
+        taken = [
+            branch for truth, branch in ((True, first), (False, second)) if truth in cond.symbols
+        ]
+        exclusive = all(value.exclusive for value in (cond, *taken))
         return Value(first.reference, rows, exclusive=exclusive)
 
     # -- programs ----------------------------------------------------------------------------------

@@ -248,16 +248,39 @@ def either(numbers: list[Jet]) -> Jet:
 OF_DUALS = 1e-14
 
 
-def dual(norm: Callable[[Jet, Jet], Jet]) -> Callable[[list[Jet]], Jet]:
-    """The ⊕ that belongs to ⊗: next to 0 rounding leaves `OF_DUALS` of it."""
+def dual(
+    norm: Callable[[Jet, Jet], Jet], conorm: Callable[[float, float], float] | None = None
+) -> Callable[[list[Jet]], Jet]:
+    """The ⊕ that belongs to ⊗, 1 - (1 - a) ⊗ (1 - b).
 
-    def plus(numbers: list[Jet]) -> Jet:
-        result = 1.0 - numbers[0]
-        for number in numbers[1:]:
-            result = norm(result, 1.0 - number)
-        return 1.0 - result
+    Next to 0 that leaves a rounding of `OF_DUALS`; `conorm` is a formula for its value without.
+    """
 
-    return plus
+    def either_of(a: Jet, b: Jet) -> Jet:
+        joined = 1.0 - norm(1.0 - a, 1.0 - b)
+        if conorm is None:
+            return joined
+        return Jet(joined.value - joined.real + conorm(a.real, b.real), joined.grad, joined.smooth)
+
+    return lambda numbers: functools.reduce(either_of, numbers)
+
+
+CONORMS: dict[str, Callable[[float, float], float]] = {
+    "lukasiewicz": lambda a, b: min(1.0, a + b),
+    "hamacher": lambda a, b: (a + b - 2.0 * a * b) / (1.0 - a * b) if a * b < 1.0 else 1.0,
+    "yager": lambda a, b: min(1.0, math.hypot(a, b)),
+    "schweizer-sklar": lambda a, b: schweizer_sklar_conorm(a, b),
+    "frank": lambda a, b: a + b - frank(Jet(a), Jet(b)).real,
+}
+
+
+def schweizer_sklar_conorm(a: float, b: float) -> float:
+    """1 - ((1 - a)⁻² + (1 - b)⁻² - 1)^(-1/2), by what the root is of more than 1."""
+    if max(a, b) >= 1.0:
+        return 1.0
+    more = sum(x * (2.0 - x) / (1.0 - x) ** 2 for x in (a, b))
+    root = math.sqrt(1.0 + more)
+    return more / (root * (root + 1.0))
 
 
 def lukasiewicz(a: Jet, b: Jet) -> Jet:
@@ -303,8 +326,8 @@ def schweizer_sklar(a: Jet, b: Jet) -> Jet:
 
 def frank(a: Jet, b: Jet) -> Jet:
     base = math.log(10.0)
-    raised = ((a * base).exp() - 1.0) * ((b * base).exp() - 1.0)
-    return (raised * (1.0 / 9.0) + 1.0).log() * (1.0 / base)
+    raised = (a * base).expm1() * (b * base).expm1()
+    return (raised * (1.0 / 9.0)).log1p() * (1.0 / base)
 
 
 def _mul(a: Jet, b: Jet) -> Jet:
@@ -336,12 +359,11 @@ def semiring_of(name: str, k: int | None = None) -> Semiring:
             return Numbers(largest, _mul, by_symbols=False, asks=True)
         case "noisy-or" | "stable-product":
             return Numbers(either, _mul, asks=name == "noisy-or", disjoint=added)
-        case "lukasiewicz":
-            return Numbers(dual(lukasiewicz), lukasiewicz, rounding=OF_DUALS)
         case "boolean":
             return Numbers(largest, _mul, fact=_possible, by_symbols=False, asks=True)
         case "counting":
             return Numbers(total, _mul, fact=_possible, negates=False)
     norms = {"hamacher": hamacher, "nilpotent": nilpotent, "yager": yager, "frank": frank}
-    norm = {**norms, "schweizer-sklar": schweizer_sklar}[name]
-    return Numbers(dual(norm), norm, rounding=OF_DUALS)
+    more = {"lukasiewicz": lukasiewicz, "schweizer-sklar": schweizer_sklar}
+    norm, conorm = {**norms, **more}[name], CONORMS.get(name)
+    return Numbers(dual(norm, conorm), norm, rounding=OF_DUALS)

@@ -86,8 +86,7 @@ class _FlatSums(Formula):
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
         product, sums = saved
         indices, group_of, _ = ctx.plan.flat_on(grad.device)
-        coarsest = _coarsest(ctx.dtypes)
-        share = plain_share(grad.view(-1).double(), sums, clip=ctx.clip, dtype=coarsest)
+        share = plain_share(grad.view(-1).double(), sums, clip=ctx.clip)
         part = share.index_select(0, group_of).mul_(product)
         return [
             part.new_zeros(size).scatter_add_(0, index, part).to(dtype).view(-1, 1)

@@ -18,8 +18,8 @@ from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.differentiation import Formula, followed
 from dolphin.provenance.numerics import (
+    CARRIED,
     chunk_elements,
-    excess,
     floor,
     plain_share,
     reading_is_free,
@@ -105,7 +105,7 @@ class _Rounds(Formula):
             if form.keeps:
                 new.add_(share[:before])
             if turn > 1 and ctx.clip:
-                new.masked_fill_(every[turn - 2] > 1.0 + excess(grad.dtype), 0.0)
+                new.masked_fill_(every[turn - 2] > 1.0 + CARRIED, 0.0)
             share = new
         of_other = torch.zeros_like(other).index_add_(0, which, of_factors.view(-1, rows))
         return share.mul_(start), of_constant.mul_(constant), of_other.mul_(other)
@@ -115,7 +115,7 @@ class _Rounds(Formula):
         if not ctx.clip:
             return 0, 0
         every = saved[3:]
-        beyond = sum(int((sums > 1.0 + excess(sums.dtype)).sum()) for sums in every)
+        beyond = sum(int((sums > 1.0 + CARRIED).sum()) for sums in every)
         return beyond, sum(sums.numel() for sums in every)
 
     @staticmethod
@@ -132,6 +132,6 @@ class _Rounds(Formula):
             if form.keeps:
                 sums = sums + padded[:size]
             clipped = sums - (sums - 1.0).clamp(min=0.0).detach()
-            beyond = sums > 1.0 + excess(sums.dtype)
+            beyond = sums > 1.0 + CARRIED
             state = torch.where(beyond, clipped.detach(), clipped) if clip else clipped
         return state.log()
