@@ -27,11 +27,11 @@ OPTIONS = ["--epochs", "2", "--batch", "50", "--lr", "0.02", "--threads", "1", "
 def module(tmp_path, monkeypatch):
     """The module of the page, in a folder of its own."""
     source = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
-    (tmp_path / "parity.py").write_text(source)
+    (tmp_path / "majority.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "parity", raising=False)
+    monkeypatch.delitem(sys.modules, "majority", raising=False)
     yield source
-    sys.modules.pop("parity", None)
+    sys.modules.pop("majority", None)
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -42,29 +42,29 @@ def refused(capsys, *arguments: str) -> str:
 
 
 def test_the_task_of_the_page_learns(module, capsys):
-    assert main(["train", "--task", "parity:Parity", *OPTIONS, "--out", "run"]) == 0
+    assert main(["train", "--task", "majority:Majority", *OPTIONS, "--out", "run"]) == 0
     results = json.loads(Path("run/results.json").read_text())
     assert results["test_accuracy"] > 0.9
     assert results["perception_accuracy"] is None
-    assert results["task"] == "parity:Parity"
+    assert results["task"] == "majority:Majority"
     assert not Path("run/samples.png").exists()
     assert main(["eval", "run"]) == 0
     assert main(["report", "run"]) == 0
-    assert main(["train", "parity:Parity", "--out", "run", "--resume"]) == 0
+    assert main(["train", "majority:Majority", "--out", "run", "--resume"]) == 0
     capsys.readouterr()
     assert "given()" in refused(capsys, "predict", "run", "a.png")
 
 
 def test_own_tasks_have_help(module, capsys):
     with pytest.raises(SystemExit):
-        main(["train", "--task=parity:Parity", "--help"])
+        main(["train", "--task=majority:Majority", "--help"])
     assert "--provenance" in capsys.readouterr().out
-    assert main(["data", "parity:Parity"]) == 0
+    assert main(["data", "majority:Majority"]) == 0
     assert "noisy lamps" in capsys.readouterr().out
 
 
 def test_entry_points(module, monkeypatch):
-    entry = EntryPoint("lamps", "parity:Parity", catalogue.GROUP)
+    entry = EntryPoint("lamps", "majority:Majority", catalogue.GROUP)
     monkeypatch.setattr(
         catalogue, "entry_points", lambda group, name="lamps": [entry] if name == "lamps" else []
     )
@@ -77,9 +77,9 @@ def test_entry_points(module, monkeypatch):
     ("place", "words"),
     [
         ("nowhere:Task", "nowhere can't be imported (ModuleNotFoundError"),
-        ("parity:Nothing", "no task 'Nothing'"),
-        ("parity:LAMPS", "no task 'LAMPS'"),
-        ("parity:", "no task ''"),
+        ("majority:Nothing", "no task 'Nothing'"),
+        ("majority:LAMPS", "no task 'LAMPS'"),
+        ("majority:", "no task ''"),
     ],
 )
 def test_what_is_not_a_task(module, capsys, place, words):
@@ -90,10 +90,10 @@ def test_a_module_without_a_guard(module, capsys):
     """It would start training when it is imported."""
     before, _, call = module.partition('if __name__ == "__main__":\n')
     unguarded = before + "\n".join(line[4:] for line in call.splitlines())
-    Path("parity.py").write_text(unguarded)
-    assert "__main__" in refused(capsys, "train", "--task", "parity:Parity")
-    Path("parity.py").write_text(before + "raise SystemExit(3)\n")
-    assert "ends when it is imported" in refused(capsys, "train", "--task", "parity:Parity")
+    Path("majority.py").write_text(unguarded)
+    assert "__main__" in refused(capsys, "train", "--task", "majority:Majority")
+    Path("majority.py").write_text(before + "raise SystemExit(3)\n")
+    assert "ends when it is imported" in refused(capsys, "train", "--task", "majority:Majority")
 
 
 def test_a_script_without_a_guard_that_needs_processes(tmp_path):
