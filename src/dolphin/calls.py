@@ -11,9 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from dolphin.errors import InputError, shorten
-from dolphin.execution.batching import combine
+from dolphin.execution.run import combine, unite
 from dolphin.execution.tagged import Holder, Tagged, tagged_of
-from dolphin.execution.unions import unite
 from dolphin.symbolic.tasks import Task
 
 Function = Callable[..., Any]

@@ -15,7 +15,7 @@ from dolphin.display import html
 from dolphin.distribution import Distribution
 from dolphin.errors import shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.profiling import Entry, active_profile
+from dolphin.execution.profiling import Entry
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import cut_values, graph_of
@@ -23,6 +23,7 @@ from dolphin.provenance.numerics import flush, rounding
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.topk import TopKProofs
 from dolphin.reading import Match, comparable, log_prob_of, matching, read_targets, target_places
+from dolphin.symbolic.surroundings import surroundings
 
 _COUNT_ONCE = (
     "'dtkp-am' or 'exact', which count facts once; DAMP(above_one='pass'); a rule that derives "
@@ -120,7 +121,7 @@ def diagnose(
     with graph_of("diagnose"):
         case = _Case(d, wanted, match, logs, probs)
     findings = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]
-    active = active_profile()
+    active = surroundings().profile
     return Diagnosis(
         d.batch,
         tuple(findings),

@@ -37,8 +37,8 @@ from dolphin.showing import (
     row_numbers,
     shown_rows,
 )
-from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowSymbols, caches
+from dolphin.symbolic.surroundings import numbers_are_read
 from dolphin.symbolic.symbols import Symbols
 
 S = TypeVar("S")

@@ -11,13 +11,14 @@ from torch import Tensor
 from dolphin import inputs
 from dolphin.errors import InputError
 from dolphin.execution.contractions import settle_inputs
-from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting, collecting
+from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting
 from dolphin.execution.tagged import Tagged
 from dolphin.input_checks import Exclusive, precision, read_symbols
 from dolphin.input_checks import Kind as Numbers
 from dolphin.inputs import Given
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -31,7 +32,7 @@ def input_of(
 ) -> Tagged:
     """A user's input; inside `batched`, recorded to be read together with other samples'."""
     algebra = resolve(operation, provenance)
-    sample = collecting()
+    sample = surroundings().sample
     if sample is not None and inputs.is_one_row(numbers):
         return _input_of_sample(sample, operation, numbers, symbols, exclusive, kind, algebra)
     return tags_of(inputs.read(operation, numbers, symbols, exclusive, kind), algebra)

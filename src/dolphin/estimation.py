@@ -25,11 +25,11 @@ from torch import Tensor
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.indices import to_device
-from dolphin.execution.tagged import tagged_of
+from dolphin.execution.tagged import check_rows, tagged_of
 from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
-from dolphin.symbolic.plans import caches, check_rows
+from dolphin.symbolic.plans import caches
 from dolphin.symbolic.symbols import SymbolTable
 
 Method = Literal["indecater", "reinforce", "ised"]

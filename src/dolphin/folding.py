@@ -18,7 +18,6 @@ from dolphin.execution.indices import Index
 from dolphin.execution.looping import KnownLoop
 from dolphin.execution.noting import Notes, noting
 from dolphin.execution.pending import Pending
-from dolphin.execution.profiling import active_profile
 from dolphin.execution.recollection import Recollection
 from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
@@ -31,8 +30,8 @@ from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches
+from dolphin.symbolic.surroundings import in_operation, surroundings
 from dolphin.symbolic.symbols import Symbols, SymbolTable
-from dolphin.symbolic.watching import in_operation
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -110,7 +109,7 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     own = tagged_of(start)
-    if goal is not None or active_profile() is not None:
+    if goal is not None or surroundings().profile is not None:
         return _repeated(checked, start, max_iterations, only_new=only_new)
     if not own.provenance.structural:
         return _looped(step, checked, start, max_iterations, only_new=only_new)
@@ -213,7 +212,7 @@ def _grown_by_what_is_new(
 
 
 def _what_is_new(old: Distribution[S], known: Distribution[S]) -> Tagged | None:
-    new, active = changed(tagged_of(old), tagged_of(known)), active_profile()
+    new, active = changed(tagged_of(old), tagged_of(known)), surroundings().profile
     if active is not None and new is not None:
         active.made("new", None, (known,), new)
     return new
@@ -303,7 +302,7 @@ def reduce(
         return apply(a, b, function, cache=cache)
 
     free = len(each) > 2 and _folds_freely(provenance, given, all(d.exclusive for d in given))
-    active = active_profile()
+    active = surroundings().profile
     if active is None:
         return _folded(each, step, free)
     with active.part():  # drawn as one box

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, listing, shorten
 from dolphin.execution.indices import to_device
+from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Groups, all_alone, each_alone
-from dolphin.provenance.numerics import IMPOSSIBLE, excess, reading_is_free
+from dolphin.provenance.numerics import IMPOSSIBLE, excess
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.symbols import Symbols
 

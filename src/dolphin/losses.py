@@ -23,7 +23,8 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged
-from dolphin.provenance.numerics import IMPOSSIBLE, reading_is_free
+from dolphin.provenance.differentiation import reading_is_free
+from dolphin.provenance.numerics import IMPOSSIBLE
 from dolphin.reading import (
     LOG_OF_ZERO,
     Match,

@@ -20,7 +20,7 @@ from dolphin.answering import (
 from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand, united
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Holder, Tagged
+from dolphin.execution.tagged import Holder
 from dolphin.inference import entropy_of, expectation, normalised
 from dolphin.symbolic.symbols import Symbols
 
@@ -41,12 +41,6 @@ class Operators(Holder, Generic[S_co]):
     """
 
     __slots__ = ()
-
-    @classmethod
-    def _of(cls, tagged: Tagged) -> Distribution[Any]:
-        new = object.__new__(cls)
-        new._tagged = tagged
-        return cast("Distribution[Any]", new)
 
     # fmt: off
     @overload

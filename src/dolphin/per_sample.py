@@ -17,12 +17,13 @@ from dolphin.execution.contractions import settle_inputs
 from dolphin.execution.crew import Crew, SampleFailed
 from dolphin.execution.eager import eager
 from dolphin.execution.gathering import Row
-from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending, collecting
+from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.input_checks import Exclusive, precision, read_symbols
 from dolphin.merging import merged
 from dolphin.provenance.contract import TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 
 R = TypeVar("R")
@@ -56,7 +57,9 @@ class Batched(Generic[R]):
     def __call__(self, *samples: Any, **options: Any) -> Any:
         name = getattr(self.program, "__qualname__", type(self.program).__name__)
         calls = _calls(name, self._signature, samples, options)
-        if collecting() is not None:  # inside another batched program, whose batch this joins
+        if (
+            surroundings().sample is not None
+        ):  # inside another batched program, whose batch this joins
             return merged(name, [_run_one(name, self.program, n, c) for n, c in enumerate(calls)])
         try:
             results = Crew(self.program, calls).run()
@@ -156,7 +159,7 @@ def _entries(name: str, parameter: str, values: Any) -> Sequence[Any]:
 
 def _rows_of(d: Tagged) -> list[Tagged]:
     """One distribution per row; nothing is copied before it is used."""
-    if d.batch == 1 or d.certain or collecting() is not None:
+    if d.batch == 1 or d.certain or surroundings().sample is not None:
         return [d] if d.batch == 1 else [d.take_rows(np.array([row])) for row in range(d.batch)]
     domain = d.domain if isinstance(d.domain, Symbols) else None
     return [_given(Row(d, row, d.exclusive), domain) for row in range(d.batch)]
@@ -241,7 +244,7 @@ class Network(nn.Module, Generic[S]):
         """The network's distribution for one input, which has no batch dimension."""
         if not inputs:
             raise InputError("network: got no input; call it with the input of one sample.")
-        sample, algebra = collecting(), resolve("network", self.provenance)
+        sample, algebra = surroundings().sample, resolve("network", self.provenance)
         if sample is None:
             return self._read([inputs], algebra)
         agenda = sample.agenda

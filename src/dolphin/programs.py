@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -13,7 +12,6 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
 from dolphin.execution.eager import eager
 from dolphin.execution.entries import Watch
-from dolphin.execution.profiling import active_profile
 from dolphin.execution.programs import Choices, run_plan, run_rows, shared_plan
 from dolphin.execution.run import Outcome
 from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
@@ -22,18 +20,11 @@ from dolphin.provenance.registry import resolve
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
 from dolphin.symbolic.chance import Sources, Weighted
-from dolphin.symbolic.changing import NOTHING, including
-from dolphin.symbolic.executions import (
-    Execution,
-    Node,
-    Shared,
-    current_execution,
-    executing,
-    leaves,
-    run,
-)
+from dolphin.symbolic.changing import including
+from dolphin.symbolic.executions import Execution, Node, Shared, leaves, run
 from dolphin.symbolic.identity import fingerprint
 from dolphin.symbolic.plans import caches
+from dolphin.symbolic.surroundings import surrounded, surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +48,7 @@ def choose(options: Distribution[S] | Weighted[S]) -> S:
     >>> larger(die, dl.Distribution([0.5, 0.5], [0, 3])).row(0)
     [(1, 0.25), (3, 0.5), (2, 0.25)]
     """
-    execution = current_execution()
+    execution = surroundings().execution
     if execution is None:
         raise InputError(
             "choose: only a program can choose. Decorate the function that calls it with "
@@ -158,11 +149,11 @@ class Program(Generic[P, R]):
     @eager
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Distribution[R]:
         call = _Call(self.function, args, kwargs, self.max_choices)
-        outer = current_execution()
+        outer = surroundings().execution
         if outer is not None:
             call.shared = outer.explorer.shared
             return outer.state(call.state(), lambda: call.witnessed(self.keep), _copied)
-        active = active_profile()
+        active = surroundings().profile
         if active is None:
             return call.result(self.keep)
         with active.operation("program", self.function):
@@ -212,7 +203,7 @@ class _Call:
             own = fingerprint(function, "program", self._slot)
         except UnknownError:
             return None
-        changing = functools.reduce(operator.add, (d.domain.changing for d in self._known), NOTHING)
+        changing = tuple(each for d in self._known for each in d.domain.changing)
         key = None if own is None else (own, given, self.max_choices)
         return including(key, changing, function)
 
@@ -280,9 +271,9 @@ class _Call:
         return result, "copy" if isinstance(result.provenance, TensorProvenance) else "own"
 
     def result(self, keep: int | None) -> Distribution[Any]:
-        if current_execution() is None:
+        if surroundings().execution is None:
             return distribution_of(self._explored() if keep is None else self._kept(keep))
-        with executing(None):
+        with surrounded(execution=None):
             return self.result(keep)
 
     def _explored(self) -> Tagged:
@@ -316,7 +307,7 @@ class _Call:
 
     def _nothing(self) -> Tagged:
         """No symbols, with the precision and rows of the arguments and connected to their graph."""
-        with executing(None):
+        with surrounded(execution=None):
             empty = (filter(distribution_of(d), _never, cache=False) for d in self._known)
             return tagged_of(union(*empty))
 

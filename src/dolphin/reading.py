@@ -24,8 +24,8 @@ from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, caches
 from dolphin.symbolic.row_planning import group_rows
+from dolphin.symbolic.surroundings import calls_of_functions
 from dolphin.symbolic.symbols import Symbols
-from dolphin.symbolic.watching import calls_of_functions
 
 Match = Callable[[Any, Any], Any]
 

@@ -30,10 +30,8 @@ class Settings:
 USUAL = Settings()
 _current: ContextVar[Settings] = ContextVar("dolphin_settings", default=USUAL)
 
-
-def current_settings() -> Settings:
-    """The limits in force."""
-    return _current.get()
+current_settings = _current.get
+"""The limits in force."""
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import torch
 
 import dolphin as dl
 from algebras import NAMES, provenance_of
-from dolphin.execution import batching
+from dolphin.execution import run
 from dolphin.provenance.contract import Provenance
 
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (1, 4), (5, 0)]  # with a cycle
@@ -80,13 +80,13 @@ def test_rows_of_queries_to_one_base():
 @pytest.mark.parametrize("goal", [lambda path: path[0] == 2, (begins, [2]), (begins, [2, 2])])
 def test_a_round_costs_what_it_keeps(goal, monkeypatch):
     _, edges = edges_of("damp", "shared")
-    united, unite = [], batching.unite
+    united, unite = [], run.unite
 
     def watched(operands):
         united.extend(d.width for d in operands)
         return unite(operands)
 
-    monkeypatch.setattr(batching, "unite", watched)
+    monkeypatch.setattr(run, "unite", watched)
     dl.fixpoint(grown(edges), edges, goal=goal)
     assert united
     assert max(united) <= 2  # (2, 4) and (2, 5): never the seven facts

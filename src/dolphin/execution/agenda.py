@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from dolphin.execution.pending import Form, Kind, Mode, Node, Pending, Run
-from dolphin.execution.profiling import profile_of_samples
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -80,7 +80,7 @@ class Agenda:
         kind.depths += node.depth
         if not node.blockers:
             self._make_ready(node)
-        active = profile_of_samples()
+        active = surroundings().profile
         if active is not None:
             active.asked(kind.name)
 
@@ -121,7 +121,7 @@ class Agenda:
             nodes = [node for node in nodes if not _fails_with_operands(node)]
         if not nodes:
             return
-        active = profile_of_samples()
+        active = surroundings().profile
         if active is not None:
             active.ran(nodes[0].kind.name)
         with nodes[0].kind.mode.entered():

@@ -19,18 +19,17 @@ from dolphin.execution import run, selecting
 from dolphin.execution.contractions import operand_of, run_contractions, settle, spread_out
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
-from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, collecting
-from dolphin.execution.profiling import active_profile, profile_of_samples
+from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting
 from dolphin.execution.steady import steady
 from dolphin.execution.tagged import Tagged
 from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import negates
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.identity import key_of, lasting
 from dolphin.symbolic.planning import make_plan, union_plan
 from dolphin.symbolic.plans import Plan, RowAddress, Rows
+from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
 
@@ -67,11 +66,8 @@ class _Recipe(NamedTuple):
     nothing: bool = False  # whether the result is the operand
 
 
-def _common(operands: Sequence[Tagged]) -> _Common | None:
-    """None where an operation runs at once: not in a sample, or not on single rows alike."""
-    sample = collecting()
-    if sample is None:
-        return None
+def _common(sample: Waiting, operands: Sequence[Tagged]) -> _Common | None:
+    """None where an operation runs at once: not on single rows alike."""
     provenance: Provenance | None = None
     info: TagInfo | None = None
     for d in operands:
@@ -100,15 +96,12 @@ def _known(d: Tagged) -> Symbols | None:
     return domain if isinstance(domain, Symbols) else None
 
 
-def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
+def combine(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Tagged:
     """The result of a task."""
-    sample = collecting()
-    if sample is None or where is not None:
-        return run.combine(task, operands, where)
     key = _recipe_key(sample, task, operands)
     recipe = None if key is None else sample.agenda.recipes.get(key)
     if recipe is None or (recipe.plan is None and repeats_draws()):
-        return _combine_anew(task, operands, key)
+        return _combine_anew(sample, task, operands, key)
     if recipe.nothing:
         return operands[0].copied()
     taking_part = recipe.taking_part
@@ -123,7 +116,8 @@ def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hash
 
     With it, recording an operation takes a third of the time.
     """
-    if profile_of_samples() is not None or current_execution() is not None:
+    around = surroundings()
+    if around.profile is not None or around.execution is not None:
         return None
     filtering = task.operation == "filter"  # then the function is Dolphin's own
     function = task.function if filtering else lasting(task.function)
@@ -139,19 +133,21 @@ def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hash
     return (id(agenda.mode()), task.operation, function, condition, task.cache, *forms)
 
 
-def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) -> Tagged:
-    common = _common(operands)
+def _combine_anew(
+    sample: Waiting, task: Task, operands: Sequence[Tagged], key: Hashable | None
+) -> Tagged:
+    common = _common(sample, operands)
     if common is None:
-        return run.combine(task, operands, None)
+        return run.combine_now(task, operands)
     domains = [_known(d) for d in operands]
     if None in domains:
         if repeats_draws():  # the function may draw
-            return run.combine(task, operands, None)
+            return run.combine_now(task, operands)
         return _combine_later(common, task, operands, key)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
     if plan.draws is not None and repeats_draws():  # which draws these are is known here only
-        return run.combine(task, operands, None)
+        return run.combine_now(task, operands)
     if plan.draws is not None:  # chance: the facts of each row are created when it runs
         return _combine_later(common, task, operands, key)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
@@ -170,7 +166,7 @@ def _combine_anew(task: Task, operands: Sequence[Tagged], key: Hashable | None) 
 
 
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
-    active = active_profile()
+    active = surroundings().profile
     if active is None:
         return make_plan(task, domains, skipped, Sources(Watch))
     shown = task.condition if task.operation == "filter" else task.function
@@ -202,11 +198,11 @@ def _combine_later(
     return Pending.of(node, form)
 
 
-def unite(operands: Sequence[Tagged]) -> Tagged:
+def unite(sample: Waiting, operands: Sequence[Tagged]) -> Tagged:
     """All symbols of all operands; the tags of common symbols are ⊕-ed."""
-    common = _common(operands)
+    common = _common(sample, operands)
     if common is None:
-        return run.unite(operands)
+        return run.unite_now(operands)
     domains = [_known(d) for d in operands]
     domain: Any = None
     if None not in domains:
@@ -229,7 +225,7 @@ def rowwise(
 
     `domain`: the symbols of the result, where they are known beforehand.
     """
-    sample = collecting()
+    sample = surroundings().sample
     if sample is None:
         return operation(d)
     agenda, whole = sample.agenda, None
@@ -237,7 +233,7 @@ def rowwise(
         whole = (name, key, d.form(agenda), domain, exclusive, id(agenda.mode()))
     recipe = agenda.recipes.get(whole)
     if recipe is None:
-        common = _common([d])
+        common = _common(sample, [d])
         if common is None:
             return operation(d)
         kind = agenda.kind(name, common.key(key), _run_rowwise)
@@ -255,7 +251,9 @@ def read_rows(
     argument: Any = None,
 ) -> Any:
     """A value per row; inside a sample, of its one row. `reader` gets rows and their arguments."""
-    common = _common([d]) if isinstance(d, Pending) and not d.node.done else None
+    sample, common = surroundings().sample, None
+    if sample is not None and isinstance(d, Pending) and not d.node.done:
+        common = _common(sample, [d])
     if common is None:
         return reader(d, [argument] * d.batch)
     node = common.node(name, key, _run_readers, [d], (reader, argument))
@@ -293,11 +291,11 @@ def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) 
 def _run_combinations(nodes: Sequence[Node]) -> None:
     task: Task = nodes[0].payload
     operands = [operand_of(nodes, place) for place in range(len(nodes[0].operands))]
-    settle(nodes, run.combine(task, operands, None))
+    settle(nodes, run.combine_now(task, operands))
 
 
 def _run_unions(nodes: Sequence[Node]) -> None:
-    settle(nodes, run.unite([operand_of(nodes, at) for at in range(len(nodes[0].operands))]))
+    settle(nodes, run.unite_now([operand_of(nodes, at) for at in range(len(nodes[0].operands))]))
 
 
 def _run_rowwise(nodes: Sequence[Node]) -> None:

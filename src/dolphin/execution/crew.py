@@ -19,8 +19,12 @@ from typing import Any
 import torch
 
 from dolphin.errors import InputError
+from dolphin.execution import batching
 from dolphin.execution.agenda import Agenda
-from dolphin.execution.pending import Cancelled, Mode, Node, collecting_in
+from dolphin.execution.pending import Cancelled, Mode, Node
+from dolphin.execution.tagged import Tagged
+from dolphin.symbolic.surroundings import surrounded
+from dolphin.symbolic.tasks import Task
 
 MOST_WAITING = 256  # suspended samples before the numbers that they wait for are computed
 _PATIENCE = 5.0  # seconds that a sample has to finish after the batch was interrupted
@@ -67,6 +71,12 @@ class _Sample:
         if self.crew.cancelled:
             raise Cancelled
         self.agenda.add(node)
+
+    def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
+        return batching.combine(self, task, operands)
+
+    def unite(self, operands: Sequence[Tagged]) -> Tagged:
+        return batching.unite(self, operands)
 
     def wait_for(self, node: Node) -> None:
         if not self.crew.over and threading.get_ident() != self.thread:
@@ -190,7 +200,7 @@ class Crew:
     def _run_sample(self, number: int) -> None:
         args, kwargs = self.samples[number]
         try:
-            with collecting_in(_Sample(self, number)):
+            with surrounded(sample=_Sample(self, number)):
                 self.results[number] = self.program(*args, **kwargs)
         except Cancelled:
             return

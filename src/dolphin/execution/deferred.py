@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import Contraction, IndexLists
-from dolphin.execution.profiling import active_profile
 from dolphin.provenance.contract import Deferral, Tags
-from dolphin.symbolic.executions import numbers_are_read
 from dolphin.symbolic.plans import RowAddress
+from dolphin.symbolic.surroundings import numbers_are_read, surroundings
 
 if TYPE_CHECKING:
     from dolphin.execution.tagged import Tagged
@@ -34,7 +33,7 @@ _FEW_OF = 32  # few combinations are at most one in this many
 
 def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
     """The result of a contraction, not computed yet; None where it is better computed now."""
-    if len(operands) != 2 or lists.sizes is None or active_profile() is not None:
+    if len(operands) != 2 or lists.sizes is None or surroundings().profile is not None:
         return None
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return None

@@ -21,8 +21,9 @@ from dolphin.errors import InputError, UnsupportedError
 from dolphin.execution.indices import Index, to_device
 from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import reading_is_free, safe_log
+from dolphin.provenance.numerics import safe_log
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.chance import MOST_ABOVE_ONE, MOST_BELOW_ZERO, Draws
 

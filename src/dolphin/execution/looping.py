@@ -26,10 +26,9 @@ from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.identity import identify
+from dolphin.symbolic.surroundings import calls_so_far, surroundings
 from dolphin.symbolic.symbols import Symbols
-from dolphin.symbolic.watching import calls_so_far
 
 # -- from notes to a recurrence --------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class KnownLoop:
 
     def _key_of(self, step: Any, options: Hashable) -> Hashable | None:
         start = self._parts[0]
-        if not start.provenance.has_loops or current_execution() is not None:
+        if not start.provenance.has_loops or surroundings().execution is not None:
             return None
         if torch.compiler.is_compiling():
             return None

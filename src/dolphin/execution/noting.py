@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dolphin.execution.indices import IndexLists
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Tags
-from dolphin.symbolic.watching import Looks, looks_noted
+from dolphin.symbolic.surroundings import surrounded, surroundings
 
 
 class Operation(NamedTuple):
@@ -45,6 +44,26 @@ class Round:
         return next((each for each in self.operations if each.result is tags), None)
 
 
+class Looks:
+    """Whether a step looked at numbers, other than by operations on distributions."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._operations = 0
+
+    def look(self) -> None:
+        self.seen = self.seen or not self._operations
+
+    @contextlib.contextmanager
+    def operation(self) -> Iterator[None]:
+        """A block in which looking doesn't count."""
+        self._operations += 1
+        try:
+            yield
+        finally:
+            self._operations -= 1
+
+
 class Notes:
     """What the rounds of one fixpoint do."""
 
@@ -61,20 +80,11 @@ class Notes:
         self._operations = []
 
 
-_notes: ContextVar[Notes | None] = ContextVar("dolphin_notes", default=None)
-
-
-def current_notes() -> Notes | None:
-    """Those of the innermost fixpoint, if they are taken."""
-    return _notes.get()
-
-
 @contextlib.contextmanager
 def noting(notes: Notes | None) -> Iterator[None]:
-    """A block for the rounds of a fixpoint, with or without notes."""
-    token = _notes.set(notes)
-    try:
-        with looks_noted(None if notes is None else notes.looks):
-            yield
-    finally:
-        _notes.reset(token)
+    """A block for the rounds of a fixpoint; without notes, all of it counts as a look."""
+    outer = surroundings().notes
+    if outer is not None:
+        outer.looks.look()
+    with surrounded(notes=notes):
+        yield

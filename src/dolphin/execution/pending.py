@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,10 +21,11 @@ from dolphin.provenance.facts import Groups
 from dolphin.settings import Settings, current_settings, settings_in_force
 from dolphin.symbolic.plans import Domain, RowSymbols
 from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tasks import Task
 
 
 class Waiting(Protocol):
-    """A running sample: what runs its nodes, and how it waits for them."""
+    """What runs the nodes of a sample, and how it waits for them."""
 
     @property
     def agenda(self) -> Kinds:
@@ -38,6 +38,18 @@ class Waiting(Protocol):
 
     def wait_for(self, node: Node) -> None:
         """Wait until the node has run."""
+        ...
+
+
+class Sample(Waiting, Protocol):
+    """A running sample whose operations wait for those of others."""
+
+    def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
+        """The result of a task, recorded if it can run with those of other samples."""
+        ...
+
+    def unite(self, operands: Sequence[Tagged]) -> Tagged:
+        """The same for a union."""
         ...
 
 
@@ -59,21 +71,6 @@ class Kinds(Protocol):
     ) -> Form:
         """The form of rows with these properties."""
         ...
-
-
-_agenda: ContextVar[Waiting | None] = ContextVar("dolphin_agenda", default=None)
-collecting = _agenda.get
-"""The sample that is running; None outside `dolphin.batched`."""
-
-
-@contextlib.contextmanager
-def collecting_in(sample: Waiting) -> Iterator[None]:
-    """A block whose operations are recorded."""
-    token = _agenda.set(sample)
-    try:
-        yield
-    finally:
-        _agenda.reset(token)
 
 
 class Mode(NamedTuple):

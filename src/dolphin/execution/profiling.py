@@ -6,7 +6,6 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,7 +13,7 @@ import torch
 
 from dolphin.display import html
 from dolphin.symbolic.identity import name_of
-from dolphin.symbolic.watching import watched_by
+from dolphin.symbolic.surroundings import surrounded, surroundings
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -23,19 +22,6 @@ _HEAD = (
     "operation", "function", "calls", "combinations", "f calls", "f ms", "plan ms", "tag ms", "ms",
 )  # fmt: skip
 
-_active: ContextVar[Profile | None] = ContextVar("dolphin_profile", default=None)
-
-
-profile_of_samples = _active.get
-"""The same inside `dolphin.batched`, which is never compiled."""
-
-
-def active_profile() -> Profile | None:
-    """The profile of the enclosing `profile` block, if there is one."""
-    if torch.compiler.is_compiling():  # the compiler can't follow context variables
-        return None
-    return _active.get()
-
 
 def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function an operation of the profile. `tags`: all its work is on tags."""
@@ -43,7 +29,7 @@ def profiled(name: str, *, tags: bool = False) -> Callable[[Callable[_P, _R]], C
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
         def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            active = active_profile()
+            active = surroundings().profile
             if active is None:
                 return function(*args, **kwargs)
             with active.operation(name), active.tags(0) if tags else contextlib.nullcontext():
@@ -244,12 +230,8 @@ def profile() -> Iterator[Profile]:
 @contextlib.contextmanager
 def profiling_with(current: Profile) -> Iterator[Profile]:
     """A block whose operations report to a given profile."""
-    token = _active.set(current)
-    try:
-        with watched_by(current):
-            yield current
-    finally:
-        _active.reset(token)
+    with surrounded(profile=current):
+        yield current
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:

@@ -16,11 +16,10 @@ from dolphin.execution.tagged import Holder, Tagged, tagged_of
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.facts import Facts
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.identity import identify
+from dolphin.symbolic.surroundings import calls_so_far, surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.values import Slot
-from dolphin.symbolic.watching import calls_so_far
 
 
 class _Outcome(NamedTuple):
@@ -68,7 +67,7 @@ class Recollection:
         self._calls, self._reads = calls_so_far(), self._provenance.reads()
 
     def _key_of(self, step: Any) -> Hashable | None:
-        if current_execution() is not None:  # of a `program`, which remembers more than this
+        if surroundings().execution is not None:  # of a `program`, which remembers more than this
             return None
         return identify(step, "fixpoint", slots(self._parts)).key
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import RowSymbols, caches
+from dolphin.symbolic.surroundings import surrounded
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -198,23 +198,12 @@ class Recursion:
         return provenance.differing(old, provenance.select(new, Index(places)))
 
 
-_recursion: ContextVar[Recursion | None] = ContextVar("dolphin_recursion", default=None)
-
-
-def current_recursion(provenance: Provenance) -> Recursion | None:
-    """That of the innermost fixpoint that runs now, for algebras whose tags can be reused."""
-    return _recursion.get() if provenance.renews else None
-
-
 @contextlib.contextmanager
 def recursion() -> Iterator[Recursion]:
     """A block for the rounds of a fixpoint."""
     own = Recursion()
-    token = _recursion.set(own)
-    try:
+    with surrounded(recursion=own):
         yield own
-    finally:
-        _recursion.reset(token)
 
 
 def _moved(places: np.ndarray, batch: int, old: Widths, new: Widths) -> np.ndarray:

@@ -14,27 +14,34 @@ from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
-from dolphin.execution.noting import current_notes
-from dolphin.execution.profiling import active_profile, profiled
-from dolphin.execution.renewing import current_recursion
+from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.executions import current_execution
 from dolphin.symbolic.planning import make_plan, union_plan
 from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows, RowSymbols, caches
+from dolphin.symbolic.surroundings import PLAIN, in_operation, surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
-from dolphin.symbolic.watching import in_operation
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     """The result of a task."""
-    execution = current_execution()
-    if execution is not None:  # all runs of a program that get here share result and draws
-        return execution.once("combine", lambda: combine(task, operands, where))
-    active = active_profile()
+    around = surroundings()
+    if around is PLAIN:
+        return _combined(task, operands, where)
+    if around.sample is not None and where is None:
+        return around.sample.combine(task, operands)
+    return combine_now(task, operands, where)
+
+
+def combine_now(task: Task, operands: Sequence[Tagged], where: Any = None) -> Tagged:
+    """The same, without waiting for operations of other samples."""
+    around = surroundings()
+    if around.execution is not None:  # all runs of a program that get here share result and draws
+        return around.execution.once("combine", lambda: combine_now(task, operands, where))
+    active = around.profile
     if active is None:
         with in_operation():
             return _combined(task, operands, where)
@@ -98,7 +105,7 @@ def run_shared(
         return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
     tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
-    made, notes = _recalled(plan, tags, 1, outcome.provenance), current_notes()
+    made, notes = _recalled(plan, tags, 1, outcome.provenance), surroundings().notes
     if notes is not None:
         notes.note(lists_of(plan.combinations), tags, False, made)
     return outcome.tagged(plan.domain, made)
@@ -106,7 +113,7 @@ def run_shared(
 
 def _recalled(plan: Plan, tags: Sequence[Tags], batch: int, provenance: Provenance) -> Tags | None:
     """`run`, in a recursion with what the last round knew."""
-    last = current_recursion(provenance)
+    last = surroundings().recursion if provenance.renews else None
     if last is None or not tags:
         return run(plan, tags, provenance)
     return last.run(
@@ -192,7 +199,7 @@ def run_lists(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
     """The same for the index lists of a plan."""
     if not tags:
         return None
-    active = active_profile()
+    active = surroundings().profile
     if active is None:
         return _run_tags(lists, tags, provenance)
     with active.tags(lists.combinations):
@@ -211,9 +218,21 @@ def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
     return provenance.combine(tags, lists)
 
 
-@profiled("union")
 def unite(operands: Sequence[Tagged]) -> Tagged:
     """All symbols of all operands; the tags of common symbols are ⊕-ed."""
+    around = surroundings()
+    if around is PLAIN:
+        return _united(operands)
+    if around.unions is not None:
+        return around.unions(operands)
+    if around.sample is not None:
+        return around.sample.unite(operands)
+    return unite_now(operands)
+
+
+@profiled("union")
+def unite_now(operands: Sequence[Tagged]) -> Tagged:
+    """The same, neither deferred nor together with other samples."""
     with in_operation():
         return _united(operands)
 
@@ -237,7 +256,7 @@ def _united(operands: Sequence[Tagged]) -> Tagged:
     parts = [tags for tags, _ in flat]
 
     def made_of(lists: IndexLists) -> Tags | None:
-        active = active_profile()
+        active = surroundings().profile
         if active is None:
             joined = provenance.concat(parts)
         else:
@@ -245,12 +264,13 @@ def _united(operands: Sequence[Tagged]) -> Tagged:
                 joined = provenance.concat(parts)
         return run_lists(lists, [joined], provenance)
 
-    lists, last = lists_of(plan.combinations), current_recursion(provenance)
+    lists = lists_of(plan.combinations)
+    last = surroundings().recursion if provenance.renews else None
     if last is None:
         made = made_of(lists)
     else:
         made = last.run(lists, [parts], 1 if shared else batch, provenance, made_of)
-    notes = current_notes()
+    notes = surroundings().notes
     if notes is not None and shared:
         notes.note(lists, parts, True, made)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)

@@ -15,8 +15,8 @@ from dolphin.execution.indices import Index
 from dolphin.provenance.contract import Provenance, TagInfo, Tags
 from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.executions import numbers_are_read
-from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, check_rows
+from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols
+from dolphin.symbolic.surroundings import PLAIN, numbers_are_read, surroundings
 from dolphin.symbolic.symbols import Symbols
 
 
@@ -99,7 +99,8 @@ class Tagged:
     @property
     def tags(self) -> Tags | None:
         """The tags, computed now if that was deferred; None if every symbol is certain."""
-        numbers_are_read()
+        if surroundings() is not PLAIN:
+            numbers_are_read()
         made = self.made
         if isinstance(made, Deferred):
             made = self.made = made.compute()
@@ -190,6 +191,12 @@ class Holder:
 
     _tagged: Tagged
 
+    @classmethod
+    def _of(cls, tagged: Tagged) -> Any:
+        new = object.__new__(cls)
+        new._tagged = tagged
+        return new
+
 
 def tagged_of(holder: Holder) -> Tagged:
     """The symbols and tags that operations work on."""
@@ -227,6 +234,20 @@ def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> t
             )
     batch = check_rows(operation, [d.batch for d in operands]) if rows else 0
     return first.provenance, batch
+
+
+def check_rows(operation: str, sizes: Sequence[int]) -> int:
+    """The common batch size; operands with one row fit any other."""
+    batch = max(sizes, default=1)
+    if min(sizes, default=1) == batch:
+        return batch
+    if any(size not in (1, batch) for size in sizes):
+        shown = ", ".join(map(str, sizes))
+        raise MismatchError(
+            f"{operation}: the batch sizes of the operands don't match: {shown}. They must be "
+            "equal, or 1 for an operand that is the same in all rows."
+        )
+    return batch
 
 
 def agreed(operands: Sequence[Tagged]) -> list[Tagged]:

@@ -14,32 +14,31 @@ from typing import Any
 
 import torch
 
-from dolphin.execution import batching
-from dolphin.execution.pending import collecting
-from dolphin.execution.profiling import active_profile
+from dolphin.execution import run
 from dolphin.execution.tagged import Tagged, check
-from dolphin.symbolic.executions import current_execution
-
-_open = contextvars.ContextVar("dolphin_open_unions", default=False)
+from dolphin.symbolic.surroundings import surrounded, surroundings
 
 
 @contextlib.contextmanager
 def open_unions() -> Iterator[None]:
     """A block whose unions are deferred until read, outside profiles, `batched` and programs."""
-    watched = active_profile() or collecting() or current_execution()
-    token = _open.set(watched is None)
-    try:
+    around = surroundings()
+    watched = (around.profile, around.sample, around.execution) != (None, None, None)
+    deferred = None if watched or torch.compiler.is_compiling() else _deferred
+    with surrounded(unions=deferred):
         yield
-    finally:
-        _open.reset(token)
 
 
-def unite(operands: Sequence[Tagged]) -> Tagged:
-    """All symbols of all operands, now or deferred until read."""
-    if not _open.get() or torch.compiler.is_compiling():
-        return batching.unite(operands)
+def _deferred(operands: Sequence[Tagged]) -> Tagged:
+    """All symbols of all operands, once they are read."""
     check("union", [leaf for d in operands for leaf in _leaves(d)])
     return OpenUnion(operands)
+
+
+def _united(operands: Sequence[Tagged]) -> Tagged:
+    """All symbols of all operands, now."""
+    with surrounded(unions=None):
+        return run.unite(operands)
 
 
 def chosen_from(d: Tagged, choose: Callable[[Tagged], Tagged]) -> Tagged:
@@ -47,7 +46,7 @@ def chosen_from(d: Tagged, choose: Callable[[Tagged], Tagged]) -> Tagged:
     if not isinstance(d, OpenUnion) or d.parts is None:
         return choose(d)
     parts = d.parts
-    return d.run(lambda: batching.unite([chosen_from(part, choose) for part in parts]))
+    return d.run(lambda: _united([chosen_from(part, choose) for part in parts]))
 
 
 class OpenUnion(Tagged):
@@ -74,7 +73,7 @@ class OpenUnion(Tagged):
         parts = self.parts
         if parts is None or name not in Tagged.__slots__:
             raise AttributeError(name)
-        whole = self.run(lambda: batching.unite(parts))
+        whole = self.run(lambda: _united(parts))
         self.parts = None
         for slot in Tagged.__slots__:
             if slot != "__weakref__":

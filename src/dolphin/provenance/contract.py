@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -326,6 +327,7 @@ class Provenance(abc.ABC):
 Steps = Sequence[tuple[IndexLists, Tags]]  # the plan and the second operand of each contraction
 
 
+@dataclass(frozen=True)
 class Deferral:
     """How deferred contractions are computed, with the same results as `combine`.
 
@@ -334,8 +336,8 @@ class Deferral:
     only those of the symbols that are read.
     """
 
-    def __init__(self, provenance: Provenance, few: int) -> None:
-        self.provenance, self.few = provenance, few
+    provenance: Provenance
+    few: int
 
     def chain(self, first: Tags, steps: Steps) -> Tags:
         """The tags at the end of a chain."""

@@ -38,6 +38,13 @@ def vectorized(tensor: Tensor) -> bool:
     return False
 
 
+def reading_is_free(tensor: Tensor) -> bool:
+    """Whether the program may branch on values here, without waiting for a device."""
+    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return not (transformed() and vectorized(tensor))
+
+
 class Formula(torch.autograd.Function):
     """A function of tensors. Call it with `of`.
 

@@ -23,7 +23,7 @@ from dolphin.execution.indices import BucketTensors, Contraction
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
-from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.logarithms import (
     LogTags,
@@ -33,7 +33,7 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.numerics import floor, reading_is_free
+from dolphin.provenance.numerics import floor
 from dolphin.provenance.plain_or import plain_or
 from dolphin.provenance.tensors import TensorProvenance
 

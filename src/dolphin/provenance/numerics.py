@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dolphin.errors import UnsupportedError
-from dolphin.provenance.differentiation import followed, transformed, vectorized
+from dolphin.provenance.differentiation import followed, reading_is_free, transformed
 from dolphin.settings import USUAL, current_settings, settings_in_force
 
 ZERO = -1e30  # the logarithm of "there is no derivation": finite, so that nothing becomes nan
@@ -252,13 +252,6 @@ def recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
             return function(*given)
 
     return checkpoint(limited, *arguments, use_reentrant=False)  # type: ignore[return-value]
-
-
-def reading_is_free(tensor: Tensor) -> bool:
-    """Whether the program may branch on values here, without waiting for a device."""
-    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
-        return False
-    return not (transformed() and vectorized(tensor))
 
 
 def underflows(sums: Tensor) -> bool:

@@ -12,11 +12,11 @@ import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten, told
 from dolphin.symbolic.chance import Sources, Weighted, chance_number
-from dolphin.symbolic.changing import NOTHING, Changing, including
+from dolphin.symbolic.changing import Changing, including
 from dolphin.symbolic.identity import key_of
 from dolphin.symbolic.memos import MISSING
+from dolphin.symbolic.surroundings import calls_of_functions
 from dolphin.symbolic.symbols import SymbolTable
-from dolphin.symbolic.watching import calls_of_functions
 
 ABSENT = -1  # instead of a symbol's number: this combination gives nothing
 
@@ -85,7 +85,7 @@ class Watch:
         operation: str,
         functions: Sequence[Callable[..., Any] | None],
         cache: bool = True,
-        changing: Changing = NOTHING,
+        changing: Changing = (),
     ) -> Watch | None:
         """A watch over the functions of an operation; None if they must not be remembered.
 

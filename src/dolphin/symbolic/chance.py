@@ -14,7 +14,7 @@ import math
 import numbers
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, SupportsFloat, TypeVar
 
 import numpy as np
@@ -143,6 +143,7 @@ class Watch(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Sources:
     """The tensors that the weights of one call of an operation come from.
 
@@ -151,16 +152,15 @@ class Sources:
     is not remembered.
     """
 
-    def __init__(self, watch: Callable[[Sequence[Any]], AbstractContextManager[Watch]]) -> None:
-        self.tensors: list[Any] = []
-        self.remembered = True
-        self._watch = watch
-        self._active: Watch | None = None
-        self._loose = False  # whether a function gave a loose one since the last note
+    watch: Callable[[Sequence[Any]], AbstractContextManager[Watch]]
+    tensors: list[Any] = field(default_factory=list)
+    remembered: bool = True
+    _active: Watch | None = None
+    _loose: bool = False  # whether a function gave a loose one since the last note
 
     def anew(self) -> Sources:
         """Sources without tensors, to compute the key of the functions again."""
-        return Sources(self._watch)
+        return Sources(self.watch)
 
     def slot(self, value: Any) -> Hashable | None:
         """For `fingerprint`: a tensor counts by its place and shape, not by its numbers."""
@@ -178,7 +178,7 @@ class Sources:
         if not self.tensors:
             yield
             return
-        with self._watch(self.tensors) as watch:
+        with self.watch(self.tensors) as watch:
             self._active = watch
             try:
                 yield

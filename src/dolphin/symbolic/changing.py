@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from dolphin.symbolic.bytecode import Use
 from dolphin.symbolic.contents import Reader
@@ -25,49 +25,36 @@ _PLAIN = frozenset({int, str, bool, bytes, type(None), float, complex})
 _VALUES = frozenset({"fractions", "decimal", "datetime", "uuid", "pathlib"})
 
 
-class Changing(NamedTuple):
-    """What may change about some symbols: methods of their classes, or anything about them."""
-
-    classes: tuple[type, ...] = ()
-    loose: tuple[Any, ...] = ()
-
-    def __add__(self, other: Changing) -> Changing:  # type: ignore[override]
-        return Changing(self.classes + other.classes, self.loose + other.loose)
-
-    @classmethod
-    def among(cls, symbols: Iterable[Any]) -> Changing:
-        """>>> Changing.among([1, ("a", 2.0), None])
-        Changing(classes=(), loose=())
-        """
-        classes: dict[type, None] = {}
-        loose: list[Any] = []
-        for symbol in symbols:
-            if is_plain(symbol):
-                continue
-            if _fixed(symbol, classes):
-                continue
-            loose.append(symbol)
-        return cls(tuple(classes), tuple(loose))
+Changing = tuple[Any, ...]
+"""What may change about some symbols: classes with their methods, and symbols as a whole."""
 
 
-NOTHING = Changing()
+def changing_among(symbols: Iterable[Any]) -> Changing:
+    """What may change about these symbols.
+
+    >>> changing_among([1, ("a", 2.0), None])
+    ()
+    """
+    classes: dict[type, None] = {}
+    whole = [s for s in symbols if not (is_plain(s) or _fixed(s, classes))]
+    return (*whole, *classes)
 
 
 def including(
     key: Hashable | None, changing: Changing, function: Callable[..., Any]
 ) -> Hashable | None:
     """The key of a function that is called with such symbols; None if it has none."""
-    if key is None or changing == NOTHING:
+    if key is None or not changing:
         return key
     reader, use = Reader(), Use("first", "the symbols", ())
     try:
-        contents = [reader.value(each, use) for each in (*changing.classes, *changing.loose)]
+        contents = [reader.value(each, use) for each in changing]
     except (ChanceError, TooMuchError):
         contents = None
     except Exception:  # inspecting an object can raise anything
         contents = None
     if contents is None or reader.reasons:
-        kind = type(changing.loose[0]) if changing.loose else changing.classes[0]
+        kind = next((type(each) for each in changing if not isinstance(each, type)), changing[0])
         note_not_remembered(
             function,
             f"is given symbols of the class {kind.__name__}, which may change (a frozen dataclass "

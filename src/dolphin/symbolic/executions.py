@@ -7,10 +7,8 @@ alone: it is remembered, and a program runs only for choices that are new.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -19,8 +17,8 @@ from dolphin.errors import DolphinError, FunctionError, SizeError, SymbolError, 
 from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
 from dolphin.symbolic.endless import EndlessError, Watched, arrive, watched
+from dolphin.symbolic.surroundings import calls_of_functions, surrounded
 from dolphin.symbolic.symbols import SymbolTable
-from dolphin.symbolic.watching import calls_of_functions, current_looks
 
 MOST_EXECUTIONS = 1_000_000  # of one program; Python needs some seconds for this many
 _MOST_QUESTIONS = 200_000  # of one execution, including those that were answered before
@@ -216,7 +214,7 @@ class Execution:
         key = (id(self.node), kind, count)
         inner = self.explorer.inner
         if key not in inner:
-            with executing(None):
+            with surrounded(execution=None):
                 inner[key] = make()
         return inner[key]
 
@@ -240,11 +238,11 @@ class Execution:
         if key in shared:
             result, sharing = shared[key]
         else:
-            with executing(None):
+            with surrounded(execution=None):
                 result, sharing = make()
             if sharing != "own":
                 shared[key] = result, sharing
-        with executing(None):
+        with surrounded(execution=None):
             inner[(key, count)] = copied(result) if sharing == "copy" else result
         return inner[(key, count)]
 
@@ -257,39 +255,16 @@ def _outcomes(chance: Chance | Weighted[Any] | None) -> Any:
     return None if chance is None else chance.outcomes
 
 
-_current: ContextVar[Execution | None] = ContextVar("dolphin_execution", default=None)
-
-
-def current_execution() -> Execution | None:
-    """The execution of the program that is running, if one is."""
-    return _current.get()
-
-
-def numbers_are_read() -> None:
-    """Note that a program reads numbers, or rows: it is not remembered, since they may differ."""
-    execution, looks = _current.get(), current_looks()
-    if execution is not None:
-        execution.explorer.sources.remembered = False
-    if looks is not None:
-        looks.look()
-
-
-@contextlib.contextmanager
-def executing(execution: Execution | None) -> Iterator[None]:
-    """A block in which a program runs, or an operation inside one."""
-    token = _current.set(execution)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
 def run(execution: Execution, function: Callable[[], Any]) -> None:
     """Run a program by a script; its choices and its result are added to the tree."""
     table, name = execution.explorer.table, execution.explorer.name
     seconds = current_settings().max_seconds
     try:
-        with watched(seconds) as execution.watched, executing(execution), calls_of_functions(1):
+        with (
+            watched(seconds) as execution.watched,
+            surrounded(execution=execution),
+            calls_of_functions(1),
+        ):
             try:
                 result = function()
             finally:

@@ -26,9 +26,9 @@ from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.contents import Reader
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import ChanceError
+from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.trails import Trail, is_bare, trail_of
 from dolphin.symbolic.values import Slot, TooMuchError
-from dolphin.symbolic.watching import tell_not_remembered
 
 
 class Identity(NamedTuple):
@@ -101,7 +101,9 @@ def note_not_remembered(function: Callable[..., Any], reason: str) -> None:
     """Report in `cache_info` and in the enclosing profile that a function is not remembered."""
     name = name_of(function)
     _noted.put((name, reason), NotRemembered(name, reason))
-    tell_not_remembered(f"{name} {reason}")
+    profile = surroundings().profile
+    if profile is not None:
+        profile.not_remembered(f"{name} {reason}")
 
 
 def key_of(
@@ -152,7 +154,7 @@ def _looked_at(function: Any) -> _Look | None:
     look = _looks.peek(id(function.__code__))
     if look is None or look.code is not function.__code__:
         return None
-    if look.scope is not function.__globals__ or not is_bare(function) or is_declared(function):
+    if look.scope is not function.__globals__ or not is_bare(function):
         return None
     return look if look.trail.unchanged() else None
 

@@ -7,9 +7,7 @@ functions still run only for combinations that were not seen before.
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -47,17 +45,19 @@ def make_plan(
     Operands marked in `skipped` are certain: they take part in the symbols but not in the tags.
     `sources` are filled with the tensors that weights come from.
     """
-    changing = functools.reduce(operator.add, (domain.changing for domain in domains))
+    changing = tuple(each for domain in domains for each in domain.changing)
     key = task.key(sources, changing)
-    watch = task.watch(key, sources, changing)
     if rows is not None:
+        watch = task.watch(key, sources, changing)
         return row_plan(task, key, domains, rows, skipped, watch, sources)
-    if watch is None:
+    if key is None:
         return _shared_plan(task, None, domains, skipped, None, sources)
     whole = (task.operation, key, tuple(domains), tuple(skipped))
     plan = caches.plans.get(whole)
     if plan is not None:
         return plan
+    watch = task.watch(key, sources, changing)
+    assert watch is not None
     plan = _shared_plan(task, key, domains, skipped, watch, sources)
     watch.check()
     if watch.steady and sources.remembered:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.errors import MismatchError, SizeError
+from dolphin.errors import SizeError
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT
@@ -224,17 +224,3 @@ def check_size(operation: str, sizes: Sequence[int], combinations: int, batch: i
             "on a key (apply_if with on=), use a smaller domain, or raise the limit with "
             "dolphin.settings(max_combinations=...)."
         )
-
-
-def check_rows(operation: str, sizes: Sequence[int]) -> int:
-    """The common batch size; operands with one row fit any other."""
-    batch = max(sizes, default=1)
-    if min(sizes, default=1) == batch:
-        return batch
-    if any(size not in (1, batch) for size in sizes):
-        shown = ", ".join(map(str, sizes))
-        raise MismatchError(
-            f"{operation}: the batch sizes of the operands don't match: {shown}. They must be "
-            "equal, or 1 for an operand that is the same in all rows."
-        )
-    return batch

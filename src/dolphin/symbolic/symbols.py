@@ -18,7 +18,7 @@ import numpy as np
 
 from dolphin.errors import SymbolError, shorten
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.changing import NOTHING, Changing, is_plain
+from dolphin.symbolic.changing import Changing, changing_among, is_plain
 from dolphin.symbolic.kinds import (
     SCALARS,
     canonical,
@@ -183,9 +183,9 @@ class SymbolTable:
     def changing(self, numbers: np.ndarray) -> Changing:
         """What may change about the symbols with these numbers."""
         if not self._changeable:
-            return NOTHING
+            return ()
         met = np.intersect1d(numbers, self._changeable)
-        return Changing.among([self.symbols[number] for number in met.tolist()])
+        return changing_among([self.symbols[number] for number in met.tolist()])
 
     def memo(self, key: Hashable, arity: int) -> Memo:
         """The remembered results of a function with this many arguments."""
@@ -271,7 +271,7 @@ class Symbols(Sequence[Any]):
     def changing(self) -> Changing:
         """What may change about them."""
         if self._changing is None:
-            self._changing = Changing.among(self.members)
+            self._changing = changing_among(self.members)
         return self._changing
 
     @property

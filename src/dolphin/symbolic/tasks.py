@@ -10,7 +10,7 @@ import numpy as np
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.changing import NOTHING, Changing, including
+from dolphin.symbolic.changing import Changing, including
 from dolphin.symbolic.identity import fingerprint, key_of
 from dolphin.symbolic.lookups import KeyReader, joined
 from dolphin.symbolic.plans import (
@@ -37,7 +37,9 @@ class Task(NamedTuple):
         """
         functions = (self.function, self.condition, *(self.on or ()))
         key = key_of(self.operation, functions, self.cache, sources.slot)
-        if self.on is not None and changing != NOTHING:  # keys of symbols are remembered separately
+        if not changing:
+            return key
+        if self.on is not None:  # keys of symbols are remembered separately
             return None
         return including(key, changing, self.function)
 

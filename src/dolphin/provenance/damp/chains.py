@@ -19,8 +19,8 @@ from torch import Tensor
 from dolphin.execution.indices import Contraction, Convolution, IndexLists, to_device
 from dolphin.provenance.contract import Deferral, Steps
 from dolphin.provenance.damp.formulas import log_sums_of_pairs
-from dolphin.provenance.differentiation import Formula
-from dolphin.provenance.numerics import at_most_one, excess, floor, reading_is_free
+from dolphin.provenance.differentiation import Formula, reading_is_free
+from dolphin.provenance.numerics import at_most_one, excess, floor
 
 _IN_CACHE = 65_536  # numbers that stay in the CPU's cache while several operations use them
 _PRODUCTS = 8 * _IN_CACHE  # products of pairs at once: many small steps would wait for threads

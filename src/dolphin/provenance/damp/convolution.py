@@ -22,14 +22,13 @@ from torch import Tensor
 
 from dolphin.provenance.damp.chains import windows
 from dolphin.provenance.damp.formulas import log_convolved
-from dolphin.provenance.differentiation import Formula
+from dolphin.provenance.differentiation import Formula, reading_is_free
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     clip_above_one,
     cut_above_one,
     gradient_above_one,
-    reading_is_free,
 )
 
 _AT_ONCE = 2_000_000  # terms that are held in memory together

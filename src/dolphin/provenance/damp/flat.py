@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import Contraction
-from dolphin.provenance.differentiation import Formula
+from dolphin.provenance.differentiation import Formula, reading_is_free
 from dolphin.provenance.numerics import (
     ZERO,
     chunk_elements,
     cut_above_one,
     plain_share,
-    reading_is_free,
     underflows,
 )
 

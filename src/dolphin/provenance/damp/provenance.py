@@ -22,7 +22,7 @@ from dolphin.provenance.damp.convolution import log_convolution
 from dolphin.provenance.damp.flat import flat_sums
 from dolphin.provenance.damp.formulas import log_sums
 from dolphin.provenance.damp.recursion import plain_rounds
-from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.logarithms import (
     LogTags,
     chunk_indices,
@@ -37,7 +37,6 @@ from dolphin.provenance.numerics import (
     cut_above_one,
     gradient_above_one,
     plain_share,
-    reading_is_free,
     underflows,
 )
 

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.damp.chains import spread_rows
-from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.numerics import (
     CARRIED,
     chunk_elements,
     floor,
     plain_share,
-    reading_is_free,
 )
 
 

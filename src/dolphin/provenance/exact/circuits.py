@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dolphin.execution.indices import BucketTensors, Contraction, to_device
 from dolphin.provenance.damp import DAMP
-from dolphin.provenance.differentiation import Formula, followed
+from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.exact.sweeps import Level, Sweep
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
@@ -29,7 +29,6 @@ from dolphin.provenance.numerics import (
     floor,
     precisely,
     prob_of_log,
-    reading_is_free,
     rounded_to,
     safe_log,
     underflows,

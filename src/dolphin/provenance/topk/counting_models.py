@@ -15,14 +15,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dolphin.provenance.differentiation import transformed
+from dolphin.provenance.differentiation import reading_is_free, transformed
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,
     at_most_one,
     at_once,
     precisely,
-    reading_is_free,
     recomputed,
 )
 from dolphin.provenance.topk.counting_worlds import log_probability_by_states

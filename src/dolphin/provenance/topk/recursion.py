@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.recurrences import Recurrence
-from dolphin.provenance.numerics import chunk_elements, reading_is_free
+from dolphin.provenance.differentiation import reading_is_free
+from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.encoding import Layout, merge
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, compatible, moved
 from dolphin.provenance.topk.search import best_one

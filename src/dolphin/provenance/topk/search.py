@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dolphin.errors import SizeError
 from dolphin.execution.indices import BucketTensors, constant
-from dolphin.provenance.numerics import reading_is_free
+from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.topk.encoding import Placement, merge
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, at_places, compatible, moved
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights

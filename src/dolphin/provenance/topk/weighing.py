@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.indices import constant
+from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
     ZERO,
@@ -20,7 +21,6 @@ from dolphin.provenance.numerics import (
     clip_above_one,
     log1mexp,
     prob_of_log,
-    reading_is_free,
     recomputed,
     safe_log,
 )
