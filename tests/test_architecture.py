@@ -19,7 +19,8 @@ SOURCES = Path(__file__).parent.parent / "src"
 LAYERS = [
     ["dolphin.errors", "dolphin.settings", "dolphin.display", "dolphin.display.html"],
     ["dolphin.symbolic.*"],
-    ["dolphin.execution.indices", "dolphin.execution.eager", "dolphin.execution.profiling"],
+    ["dolphin.execution.buckets", "dolphin.execution.indices"],
+    ["dolphin.execution.eager", "dolphin.execution.profiling"],
     ["dolphin.execution.recurrences"],
     ["dolphin.provenance", "dolphin.provenance.*"],
     ["dolphin.execution.*"],

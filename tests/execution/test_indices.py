@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.execution import indices as contraction
+from dolphin.execution import buckets
 from dolphin.execution.indices import Contraction
 
 
@@ -23,7 +23,7 @@ def uneven(seed: int) -> Contraction:
 @pytest.mark.parametrize("worth", [0, 256, 10**9], ids=lambda w: f"padding of {w}")
 @pytest.mark.parametrize("name", ["damp", "viterbi", "noisy-or"])
 def test_whatever_the_buckets_the_sums_are_the_same(name, worth, monkeypatch):
-    monkeypatch.setattr(contraction, "_WORTH_A_BUCKET", worth)
+    monkeypatch.setattr(buckets, "_WORTH_A_BUCKET", worth)
     plan, provenance = uneven(1), dl.get_provenance(name)
     logs = [torch.rand(n, 2, dtype=torch.float64).mul(-9).requires_grad_() for n in (7, 5)]
     found = provenance.log_probs(provenance.contract(logs, plan))

@@ -6,22 +6,20 @@ combinations m,
 
     out[g] = ⊕_{m in g}  t_1[index_1[m]] ⊗ ... ⊗ t_K[index_K[m]]
 
-Groups are known beforehand, so they are padded to rectangles once: a provenance gathers whole
-rows of tags and reduces over the first dimension. Groups of very different sizes go into a few
-`Bucket`s, so that padding at most doubles the work.
+Groups are known beforehand, so they are padded to rectangles once (`buckets`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.execution.buckets import Bucket, BucketTensors, bucketed
 from dolphin.symbolic.bounded import register
 from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
@@ -120,52 +118,6 @@ class RowMap:
         return cached
 
 
-@dataclass(frozen=True)
-class BucketTensors:
-    """A bucket on one device."""
-
-    indices: tuple[Tensor, ...]  # one per operand, (depth * width,)
-    pad: Tensor | None  # (depth, width), True where there is no combination
-    depth: int
-    width: int
-    # Where there is padding: the first index for an operand with a **0** put in front of its tags.
-    shifted: Tensor | None
-
-    def piece(self, start: int, depth: int) -> BucketTensors:
-        """Some combinations of every group, from `start` on."""
-
-        def cut(index: Tensor) -> Tensor:
-            return index.view(self.depth, -1)[start : start + depth].reshape(-1)
-
-        return BucketTensors(
-            tuple(cut(index) for index in self.indices),
-            None if self.pad is None else self.pad[start : start + depth],
-            min(depth, self.depth - start),
-            self.width,
-            None if self.shifted is None else cut(self.shifted),
-        )
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Groups of about the same size: combination d of group w is at [d, w]."""
-
-    indices: tuple[np.ndarray, ...]  # one per operand, (depth, width)
-    pad: np.ndarray | None
-
-    def shifted(self) -> np.ndarray:
-        index = self.indices[0]
-        return index if self.pad is None else np.where(self.pad, 0, index + 1)
-
-    @property
-    def depth(self) -> int:
-        return self.indices[0].shape[0]
-
-    @property
-    def width(self) -> int:
-        return self.indices[0].shape[1]
-
-
 class Contraction:
     """The index lists of one operation; see the module's docstring."""
 
@@ -229,7 +181,8 @@ class Contraction:
     @property
     def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
         if self._made is None:
-            self._made = self._make_layout()
+            buckets, position = bucketed(self.indices, *self._sorted())
+            self._made = buckets, None if position is None else Index(position)
         return self._made
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -325,34 +278,6 @@ class Contraction:
         last = Contraction([first, others[-1]], self.group_of[chosen] - start, stop - start)
         return [*steps, last]
 
-    def _make_layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
-        counts, starts, order = self._sorted()
-        largest = int(counts.max(initial=0))
-        filled = bool((counts > 0).all())
-        if self.groups and filled and largest * self.groups <= 2 * self.combinations + 4096:
-            bucket = self._bucket(np.arange(self.groups), counts, starts, order)
-            return (bucket,), None
-        classes = np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
-        classes[counts == 0] = -1
-        buckets: list[Bucket] = []
-        position = np.full(self.groups, -1, dtype=np.int64)
-        placed = 0
-        for members in _joined_classes(classes, counts):
-            buckets.append(self._bucket(members, counts, starts, order))
-            position[members] = placed + np.arange(len(members))
-            placed += len(members)
-        return tuple(buckets), Index(position)
-
-    def _bucket(
-        self, groups: np.ndarray, counts: np.ndarray, starts: np.ndarray, order: np.ndarray
-    ) -> Bucket:
-        depth = int(counts[groups].max(initial=0))
-        steps = np.arange(depth)[:, None]
-        pad = steps >= counts[groups][None, :]
-        places = np.where(pad, starts[groups][None, :], starts[groups][None, :] + steps)
-        members = order[places]
-        return Bucket(tuple(index[members] for index in self.indices), pad if pad.any() else None)
-
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         return self._layout[0]
@@ -419,25 +344,6 @@ def _used(index: np.ndarray) -> tuple[Index | None, np.ndarray]:
         return None, index
     used, among = np.unique(index, return_inverse=True)
     return Index(used), np.asarray(among).reshape(-1)
-
-
-_WORTH_A_BUCKET = 256  # combinations that padding may add before it costs more than a bucket
-_LITTLE = 16  # padding may add one in this many combinations per bucket that it saves
-
-
-def _joined_classes(classes: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    """Groups of each class of sizes, classes joined where that adds little padding."""
-    joined: list[np.ndarray] = []
-    little = max(_WORTH_A_BUCKET, int(counts.sum()) // _LITTLE)
-    for size in np.unique(classes[classes >= 0]):
-        members = np.flatnonzero(classes == size)
-        before = joined[-1] if joined else members[:0]
-        deeper = counts[members].max() - counts[before].max(initial=0)
-        if len(before) and deeper * len(before) <= little:
-            joined[-1] = np.concatenate((before, members))
-        else:
-            joined.append(members)
-    return joined
 
 
 class Convolution:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import BucketTensors, Contraction
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import Contraction
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.execution.indices import BucketTensors
+from dolphin.execution.buckets import BucketTensors
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import ZERO, at_once, log1mexp, prob_of_log
 from dolphin.provenance.tensors import TensorProvenance

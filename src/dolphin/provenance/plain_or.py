@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import BucketTensors
+from dolphin.execution.buckets import BucketTensors
 from dolphin.provenance.differentiation import Formula
 from dolphin.provenance.logarithms import (
     chunk_indices,

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import SizeError
-from dolphin.execution.indices import BucketTensors, Convolution, IndexLists
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import Convolution, IndexLists
 from dolphin.provenance.logarithms import log_products, padded
 from dolphin.provenance.numerics import ZERO, chunk_elements
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import BucketTensors, Contraction, Convolution, IndexLists
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import Contraction, Convolution, IndexLists
 from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (

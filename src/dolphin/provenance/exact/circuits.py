@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import BucketTensors, Contraction, to_device
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.exact.sweeps import Level, Sweep

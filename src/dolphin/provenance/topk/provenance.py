@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import BucketTensors, Contraction, Index, IndexLists, to_device
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
@@ -27,8 +28,9 @@ from dolphin.provenance.numerics import (
 from dolphin.provenance.topk import proofs, spreading
 from dolphin.provenance.topk import rows as rows_of_proofs
 from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_of_any
-from dolphin.provenance.topk.encoding import Layout, Placement, code_of
-from dolphin.provenance.topk.likeliest import allowed_values, likeliest_choices, value_probs
+from dolphin.provenance.topk.encoding import Layout, code_of
+from dolphin.provenance.topk.explaining import explained
+from dolphin.provenance.topk.likeliest import likeliest_choices
 from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
@@ -446,19 +448,7 @@ class TopKProofs(Provenance):
     def proofs(self, tags: AnyProofs, place: int, row: int) -> list[tuple[float, list[Any]]]:
         if isinstance(tags, LargeInput):
             tags, place = self.select(tags, Index(np.array([place]))), 0
-        column = 0 if tags.scores.shape[-1] == 1 else row
-        shown = []
-        for slot in range(tags.k):
-            if tags.scores[slot, place, column] == NO_PROOF:
-                continue
-            at = 0 if tags.patterns.shape[-1] == 1 else row
-            words = tags.patterns[:, slot, place, at].tolist()
-            facts = [fact for p in tags.layout.placements for fact in _spelled(words, p, row)]
-            probability = 1.0
-            for *_, factor in facts:
-                probability *= factor
-            shown.append((probability, [fact[:-1] for fact in facts]))
-        return sorted(shown, key=lambda proof: -proof[0])
+        return explained(tags, place, row)
 
 
 def written(tags: AnyProofs) -> Proofs:
@@ -466,29 +456,3 @@ def written(tags: AnyProofs) -> Proofs:
     if isinstance(tags, Proofs):
         return tags
     return proofs.selected(tags, Index(np.arange(tags.n)))
-
-
-def _spelled(
-    words: list[int], placement: Placement, row: int
-) -> list[tuple[Any, bool, float, Any, float]]:
-    """The facts of one input in a proof: (label, holds, probability, key, factor of the proof)."""
-    facts = placement.facts
-    probs = facts.probs[:, 0 if facts.rows == 1 else row].tolist()
-    spelled = []
-    for group in placement.code.groups:
-        allowed = allowed_values(words, placement, group)
-        values = value_probs(probs, group)
-        mass = sum(values[v] for v in allowed)
-        if len(allowed) == len(values):
-            continue
-        if len(allowed) == 1 and max(allowed) < len(group.columns):
-            column = group.columns[max(allowed)]
-            key = facts.key(column, row)
-            spelled.append((facts.label(column, row), True, probs[column], key, mass))
-            continue
-        out = [group.columns[v] for v in range(len(group.columns)) if v not in allowed]
-        for number, column in enumerate(out):
-            factor = mass if number == 0 else 1.0
-            key = facts.key(column, row)
-            spelled.append((facts.label(column, row), False, 1.0 - probs[column], key, factor))
-    return spelled

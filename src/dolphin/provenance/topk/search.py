@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import SizeError
-from dolphin.execution.indices import BucketTensors, constant
+from dolphin.execution.buckets import BucketTensors
+from dolphin.execution.indices import constant
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.topk.encoding import Placement, merge
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, at_places, compatible, moved
