@@ -217,3 +217,16 @@ def test_models_without_tries(lm):
 def test_what_cannot_be_meant_is_refused(lm, options, message):
     with pytest.raises(dl.InputError, match=message):
         lm.answers("x", **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_answers_without_gradients_have_the_precision_of_those_with(dtype):
+    model = tiny_models.tiny_llama(len(TOKENS), seed=3).to(dtype).eval()
+    own = LanguageModel(model, TOKENS)
+    result = own.answers(PROMPTS, k=5, max_new_tokens=4)
+    with torch.no_grad():
+        same = own.answers(PROMPTS, k=5, max_new_tokens=4)
+    assert result.dtype == same.dtype == own.options(PROMPTS, ["yes", "no"]).dtype
+    if dtype != torch.bfloat16:  # there two passes differ in the second digit
+        tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(same.log_probs(), result.log_probs(), atol=tolerance, rtol=0)

@@ -14,7 +14,7 @@ from dolphin.errors import InputError
 from dolphin.execution.eager import eager
 from dolphin.lm import answering, package, patterns
 from dolphin.lm.codec import Codec, Prompt
-from dolphin.lm.reading import CachedReading, PlainReading, Reading
+from dolphin.lm.reading import CachedReading, PlainReading, Reading, placement
 from dolphin.lm.scoring import score
 from dolphin.lm.search import Beam, Found, Walkers, search
 from dolphin.lm.support import attention_window, reads_tries
@@ -230,8 +230,11 @@ class LanguageModel:
         """The log-probabilities of the answers found, with gradients if they are enabled."""
         trained = any(parameter.requires_grad for parameter in self.model.parameters())
         if not (trained and torch.is_grad_enabled() and any(found)):
-            device = next(self.model.parameters()).device
-            return [torch.tensor([f.log_prob for f in own], device=device) for own in found]
+            device, computes_in = placement(self.model)
+            dtype = torch.float64 if computes_in == torch.float64 else torch.float32
+            return [
+                torch.tensor([f.log_prob for f in own], device=device, dtype=dtype) for own in found
+            ]
         logs = self._score(operation, prompts, [[list(f.tokens) for f in own] for own in found])
         return [log[: len(own)] for own, log in zip(found, logs, strict=True)]
 

@@ -35,13 +35,18 @@ def score(reading: Reading, tries: Tries, ends: Sequence[int]) -> Tensor:
     return _along_paths(edges, torch.cat(finals, dim=1), tries)
 
 
+def at_least_single(logits: Tensor) -> Tensor:
+    """Logits in the precision of log-probabilities: the model's own, single precision for half."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
 def _steps(
     logits: Tensor, first: int, tokens: Tensor, parents: Tensor, ends: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the nodes from number `first` on: of the edges to their children (B, T),
     0 at other edges, and of the end after each of them (B, t).
     """
-    precise = logits if logits.dtype == torch.float64 else logits.float()
+    precise = at_least_single(logits)
     total = precise.logsumexp(2)
     count = precise.shape[1]
     mine = (parents >= first) & (parents < first + count)

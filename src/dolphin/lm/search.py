@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dolphin.lm.patterns import Progress
 from dolphin.lm.reading import Reading
+from dolphin.lm.scoring import at_least_single
 
 NEGLIGIBLE = math.log(1e-9)
 """Prefixes that are less likely than this are not followed."""
@@ -185,7 +186,8 @@ def search(
 
 def _split(logits: Tensor, ends: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Log-probabilities of tokens that continue, -inf at the ends, and of an end."""
-    log_probs = logits.float().log_softmax(2)
+    precise = at_least_single(logits)
+    log_probs = precise - precise.logsumexp(2, keepdim=True)  # log_softmax rounds ten times more
     finals = log_probs[..., list(ends)].logsumexp(2)
     log_probs[..., list(ends)] = -torch.inf
     return log_probs, finals
