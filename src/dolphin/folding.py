@@ -60,9 +60,10 @@ def fixpoint(
             dropped in every round, so nothing is derived from them, and a union that `step` returns
             is built from wanted symbols only: a round costs what it keeps. Wanted symbols have the
             same tags as without `goal` if their derivations need only wanted symbols, such as paths
-            from one vertex that grow at their ends. That is not checked: derivations through other
-            symbols are missing, so wanted symbols may be too unlikely or absent. (Where only
-            symbols decide about the end, there may be fewer rounds than without.)
+            from one vertex that grow at their ends. A goal that leaves out what it needs is refused
+            (tried with other symbols beside the wanted ones, unless all that was derived from those
+            is wanted). (Where only symbols decide about the end, there may be fewer rounds than
+            without.)
         only_new: apply `step` only to the symbols that are new, or have new tags, since the last
             round, and add what follows to the result (semi-naive evaluation). The result is the
             same; a last step over everything ensures it. Needs a step that keeps its argument and
@@ -98,6 +99,7 @@ def fixpoint(
             )
         return new
 
+    whole = start
     if directed is not None:
         start = directed.asked(start)
     if only_new:
@@ -109,8 +111,11 @@ def fixpoint(
     if traced is not None:
         return distribution_of(traced)
     own = tagged_of(start)
-    if goal is not None or surroundings().profile is not None:
-        return _repeated(checked, start, max_iterations, only_new=only_new)
+    if directed is not None or surroundings().profile is not None:
+        result = _repeated(checked, start, max_iterations, only_new=only_new)
+        if directed is not None:
+            directed.check(whole)
+        return result
     if not own.provenance.structural:
         return _looped(step, checked, start, max_iterations, only_new=only_new)
     recollection = Recollection(own, step, (max_iterations, only_new))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
@@ -80,6 +82,7 @@ def test_rows_of_queries_to_one_base():
 @pytest.mark.parametrize("goal", [lambda path: path[0] == 2, (begins, [2]), (begins, [2, 2])])
 def test_a_round_costs_what_it_keeps(goal, monkeypatch):
     _, edges = edges_of("damp", "shared")
+    dl.fixpoint(grown(edges), edges, goal=goal)  # nothing follows: the program is tried, once
     united, unite = [], run.unite
 
     def watched(operands):
@@ -123,6 +126,143 @@ def test_a_union_keeps_the_gradient_mode_in_which_it_was_written():
 
     answer = dl.fixpoint(step, edges, max_iterations=20, goal=lambda path: path[0] == 2)
     assert not answer.probs().requires_grad
+
+
+def rules(edges):
+    """Paths that grow at their ends, at their fronts, and by pairs."""
+    on = (ends, begins)
+    return {
+        "ends": lambda paths: dl.union(edges, dl.apply_if(paths, edges, whole, on=on)),
+        "fronts": lambda paths: dl.union(edges, dl.apply_if(edges, paths, whole, on=on)),
+        "pairs": lambda paths: dl.union(edges, dl.apply_if(paths, paths, whole, on=on)),
+    }
+
+
+@pytest.mark.parametrize("name", ["damp", "viterbi", "dtkp-am", "exact", "min-max"])
+@pytest.mark.parametrize("layout", ["shared", "ragged"])
+def test_a_goal_that_leaves_out_what_it_needs_is_refused(name, layout):
+    _, edges = edges_of(name, layout)
+    rule = rules(edges)
+    refused = [
+        ("ends", lambda path: path[1] == 4), ("ends", (ends, [4])), ("ends", (ends, [4, 0])),
+        ("fronts", lambda path: path[0] == 0), ("fronts", (begins, [0, 7])),
+        ("pairs", (begins, [0])), ("pairs", lambda path: path[0] == 0),
+    ]  # fmt: skip
+    for kind, goal in refused:
+        with pytest.raises(dl.InputError, match="goal= leaves out what it needs: step derives"):
+            dl.fixpoint(rule[kind], edges, goal=goal)
+    for kind, goal in (("ends", (begins, [0])), ("fronts", (ends, [4]))):
+        dl.fixpoint(rule[kind], edges, goal=goal)
+
+
+def test_what_a_goal_drops_may_be_needed_only_beside_what_it_keeps():
+    """Every pair is an edge, so nothing is new: only the probabilities show it."""
+    pairs = [(a, b) for a in range(3) for b in range(3)]
+    for name in ("damp", "exact", "dtkp-am"):
+        edges = dl.Distribution([0.5] * 9, pairs, exclusive=False, provenance=name)
+        with pytest.raises(dl.InputError, match="leaves out"):
+            dl.fixpoint(rules(edges)["ends"], edges, goal=lambda path: path[1] == 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_recursions_are_answered_right_or_refused(seed):
+    dice = random.Random(seed)
+    size = dice.choice([4, 7, 20, 60])
+    facts = list({(dice.randrange(size), dice.randrange(size)) for _ in range(2 * size)})
+    edges = dl.Distribution(torch.full((len(facts),), 0.5), facts, exclusive=False,
+                            provenance="boolean")  # fmt: skip
+    answered = 0
+    for rule in rules(edges).values():
+        everything = set(dl.fixpoint(rule, edges).symbols)
+        vertex, other = dice.randrange(size), dice.randrange(size)
+        predicates = [
+            lambda path, v=vertex: path[0] == v,
+            lambda path, v=vertex: path[1] == v,
+        ]
+        goals = [(predicate, predicate) for predicate in predicates]
+        goals += [((begins, [other]), lambda path, v=other: path[0] == v)]
+        goals += [((ends, [other]), lambda path, v=other: path[1] == v)]
+        for goal, wanted in goals:
+            try:
+                answer = dl.fixpoint(rule, edges, goal=goal)
+            except dl.InputError:
+                continue
+            answered += 1
+            assert set(answer.symbols) == {path for path in everything if wanted(path)}
+    assert answered > 3
+
+
+def test_a_goal_is_tried_on_a_large_base_too():
+    facts = [(vertex, vertex // 2) for vertex in range(1, 9001)]
+    edges = dl.Distribution(torch.full((9000,), 0.5), facts, exclusive=False, provenance="viterbi")
+    rule = rules(edges)
+    for kind, goal in [
+        ("ends", (ends, [3])), ("ends", lambda path: path[1] == 1),
+        ("fronts", (begins, [8999])), ("fronts", lambda path: path[0] == 8999),
+    ]:  # fmt: skip
+        with pytest.raises(dl.InputError, match="leaves out"):
+            dl.fixpoint(rule[kind], edges, goal=goal)
+    assert len(dl.fixpoint(rule["ends"], edges, goal=(begins, [8999]))) == 14
+
+
+def test_a_program_is_tried_once():
+    facts = [(vertex, vertex // 2) for vertex in range(1, 40)]
+    calls = []
+
+    def run(goal):
+        edges = dl.Distribution(torch.rand(39), facts, exclusive=False)
+
+        def step(paths):
+            calls.append(len(paths))
+            return dl.union(edges, dl.apply_if(paths, edges, whole, on=(ends, begins)))
+
+        dl.fixpoint(step, edges, goal=goal)
+
+    for goal in (lambda path: path[0] == 1, (begins, [1])):  # (1, 0), and nothing follows
+        calls.clear()
+        run(goal)
+        first = len(calls)
+        calls.clear()
+        run(goal)
+        assert calls == [1]
+        assert first > 1
+    calls.clear()
+    run((begins, [39]))
+    assert max(calls) <= 6  # what is derived stays wanted: nothing else is tried
+
+
+def test_a_function_that_fails_on_what_is_not_wanted_is_no_obstacle():
+    edges = dl.Distribution([0.5] * 3, [(1, 2), (2, 3), (0, 9)], exclusive=False)
+
+    def inverse(path, edge):
+        return path[0], edge[1] + 0 // path[0]
+
+    def step(paths):
+        return dl.union(edges, dl.apply_if(paths, edges, inverse, on=(ends, begins)))
+
+    answer = dl.fixpoint(step, edges, goal=lambda path: path[0] == 1)
+    assert answer.symbols == ((1, 2), (1, 3))
+
+
+def test_a_goal_is_tried_inside_batched_and_programs():
+    def reached(graph, goal):
+        edges = dl.Distribution([0.5] * len(graph), graph, exclusive=False)
+        return dl.fixpoint(rules(edges)["ends"], edges, goal=goal)
+
+    graphs = [[(0, 1), (1, 2)], [(0, 2), (2, 1), (1, 3)]]
+    right = dl.batched(lambda graph: reached(graph, lambda path: path[0] == 0))(graphs)
+    assert [sorted(s for s, _ in right.row(i)) for i in range(2)] == [
+        [(0, 1), (0, 2)], [(0, 1), (0, 2), (0, 3)],
+    ]  # fmt: skip
+    with pytest.raises(dl.DolphinError, match="leaves out"):
+        dl.batched(lambda graph: reached(graph, lambda path: path[1] == 2))(graphs)
+
+    @dl.program
+    def chosen(graph):
+        return dl.choose(reached(graph, lambda path: path[1] == 2))
+
+    with pytest.raises(dl.DolphinError, match="leaves out"):
+        chosen(graphs[0])
 
 
 def test_mistakes_are_found_where_they_are_made():
