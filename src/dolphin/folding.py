@@ -19,6 +19,7 @@ from dolphin.execution.looping import KnownLoop
 from dolphin.execution.noting import Notes, noting
 from dolphin.execution.pending import Pending
 from dolphin.execution.recollection import Recollection
+from dolphin.execution.recurrences import Limit
 from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged, check, tagged_of
@@ -26,6 +27,7 @@ from dolphin.execution.tracing import traced_fixpoint
 from dolphin.goals import Directed, Goal
 from dolphin.operations import apply, union
 from dolphin.provenance.contract import Provenance
+from dolphin.provenance.differentiation import followed
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
@@ -44,8 +46,9 @@ def fixpoint(
     *,
     goal: Goal[S] | None = None,
     only_new: bool = False,
+    rounds: int | None = None,
 ) -> Distribution[S]:
-    """Repeat `d = step(d)` from `start` until nothing changes.
+    """Repeat `d = step(d)` from `start` until nothing changes, or for a number of rounds.
 
     It ends when a step brings no new symbols and the provenance sees no change in the tags
     (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
@@ -69,6 +72,9 @@ def fixpoint(
             same; a last step over everything ensures it. Needs a step that keeps its argument and
             doesn't negate, and a provenance that doesn't count repeated derivations again
             ("exact", "viterbi", "min-max", "boolean"); others are refused.
+        rounds: return the result of this many steps, settled or not, in place of
+            `max_iterations`: paths of a bounded length. Steps that can be seen to change no tag are
+            left out.
 
     >>> import dolphin as dl
     >>> edges = dl.Distribution([0.9, 0.8], [(0, 1), (1, 2)], exclusive=False)
@@ -82,6 +88,12 @@ def fixpoint(
     >>> two = dl.fixpoint(grow, edges, goal=(lambda path: path[0], [0, 1]))
     >>> two.row(0), two.row(1)
     ([((0, 1), 0.9), ((0, 2), 0.72)], [((1, 2), 0.8)])
+    >>> ring = dl.Distribution([0.9, 0.8, 0.7], [(0, 1), (1, 2), (2, 0)], exclusive=False)
+    >>> one_more = lambda paths: dl.apply_if(
+    ...     paths, ring, lambda p, e: (p[0], e[1]), lambda p, e: p[1] == e[0]
+    ... )
+    >>> dl.fixpoint(one_more, ring, rounds=2).row(0)
+    [((0, 0), 0.504), ((1, 1), 0.504), ((2, 2), 0.504)]
     """
     if isinstance(step, Distribution) or not callable(step):
         raise InputError(
@@ -104,44 +116,58 @@ def fixpoint(
         start = directed.asked(start)
     if only_new:
         _check_only_new(tagged_of(start).provenance)
+    limit = _limit(max_iterations, rounds, only_new)
 
     traced = traced_fixpoint(
-        lambda d: tagged_of(checked(distribution_of(d))), tagged_of(start), max_iterations
+        lambda d: tagged_of(checked(distribution_of(d))), tagged_of(start), limit
     )
     if traced is not None:
         return distribution_of(traced)
     own = tagged_of(start)
     if directed is not None or surroundings().profile is not None:
-        result = _repeated(checked, start, max_iterations, only_new=only_new)
+        result = _repeated(checked, start, limit, only_new=only_new)
         if directed is not None:
             directed.check(whole)
         return result
     if not own.provenance.structural:
-        return _looped(step, checked, start, max_iterations, only_new=only_new)
-    recollection = Recollection(own, step, (max_iterations, only_new))
+        return _looped(step, checked, start, limit, only_new=only_new)
+    recollection = Recollection(own, step, (limit, only_new))
     known = recollection.outcome
     if known is not None:
         return distribution_of(known)
-    result = _repeated(checked, start, max_iterations, only_new=only_new)
+    result = _repeated(checked, start, limit, only_new=only_new)
     recollection.keep(tagged_of(result))
     return result
+
+
+def _limit(max_iterations: int, rounds: int | None, only_new: bool) -> Limit:
+    if rounds is None:
+        return Limit(max_iterations, enough=False)
+    if only_new:
+        raise InputError(
+            "fixpoint: rounds= counts steps over everything, only_new=True takes others. Leave "
+            "one of them out."
+        )
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
+        raise InputError(f"fixpoint: rounds= must be a number of steps, got {shorten(rounds)}.")
+    return Limit(rounds, enough=True)
 
 
 def _looped(
     own: Callable[[Distribution[S]], Distribution[S]],
     step: Callable[[Distribution[S]], Distribution[S]],
     start: Distribution[S],
-    max_iterations: int,
+    limit: Limit,
     *,
     only_new: bool,
 ) -> Distribution[S]:
     """`step`, which calls `own`, until nothing changes; in one loop where it is known how."""
-    known = KnownLoop(tagged_of(start), own, (max_iterations, only_new))
-    result = known.run(max_iterations)
+    known = KnownLoop(tagged_of(start), own, (limit, only_new))
+    result = known.run(limit)
     if result is not None:
         return distribution_of(result)
     notes = None if only_new else known.notes()
-    found = _repeated(step, start, max_iterations, only_new=only_new, notes=notes)
+    found = _repeated(step, start, limit, only_new=only_new, notes=notes)
     if notes is not None:
         known.learn(notes)
     return found
@@ -150,34 +176,50 @@ def _looped(
 def _repeated(
     step: Callable[[Distribution[S]], Distribution[S]],
     start: Distribution[S],
-    max_iterations: int,
+    limit: Limit,
     *,
     only_new: bool,
     notes: Notes | None = None,
 ) -> Distribution[S]:
     """`step` until nothing changes."""
     old = new = start
+    watched = not limit.enough or _sees_changes(tagged_of(start))
     with rounds() as draws, recursion() as last, noting(notes):
         if only_new:
-            old = _grown_by_what_is_new(step, start, max_iterations, draws.start_round)
-        for _ in range(max_iterations):
+            old = _grown_by_what_is_new(step, start, limit.rounds, draws.start_round)
+        for _ in range(limit.rounds):
             draws.start_round()
             last.start_round()
             new = step(old)
             if notes is not None:
                 notes.end_round(tagged_of(old), tagged_of(new))
             with in_operation():
-                settled = _settled(tagged_of(old), tagged_of(new))
+                settled = watched and _settled(tagged_of(old), tagged_of(new))
             if settled:
                 return new
             old = new
+    if limit.enough:
+        return new
     known = set(start.symbols)
     grown = [symbol for symbol in new.symbols if symbol not in known]
     raise FixpointError(
-        f"fixpoint: nothing settled within max_iterations={max_iterations} steps; the last step "
+        f"fixpoint: nothing settled within max_iterations={limit.rounds} steps; the last step "
         f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
         "can't produce new symbols forever (bound a length, filter), or raise max_iterations."
     )
+
+
+def _sees_changes(start: Tagged) -> bool:
+    """Whether it can be told at little cost that no tag changes any more."""
+    algebra = start.provenance
+    if algebra.structural or not _compares_tags(algebra) or isinstance(start, Pending):
+        return False
+    return start.info().device.type == "cpu" and not followed()
+
+
+def _compares_tags(provenance: Provenance) -> bool:
+    """Whether tags decide about the end of a fixpoint, not only symbols."""
+    return type(provenance).saturated is not Provenance.saturated
 
 
 _REPEATABLE = {"idempotent-add", "absorption", "distributive", "associative"}
@@ -229,7 +271,7 @@ def _settled(old: Tagged, new: Tagged) -> bool:
     if old.shared and new.shared:
         if set(old.domain.members) != set(new.domain.members):
             return False
-        if type(new.provenance).saturated is Provenance.saturated:
+        if not _compares_tags(new.provenance):
             return True  # only symbols decide
         places = places_of(new, Symbols.of(old.domain.members))[0]
         aligned = new.provenance.select(new.tags_like(), Index(places))

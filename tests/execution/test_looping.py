@@ -71,6 +71,7 @@ ALGEBRAS = [
     dl.DAMP(),
     dl.DAMP(above_one="pass"),
     dl.TopKProofs(k=1),
+    dl.get_provenance("viterbi"),
 ]
 
 
@@ -78,7 +79,7 @@ ALGEBRAS = [
 def loops(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the algebra had a loop, for each time that it was asked."""
     asked: list[bool] = []
-    for kind in (dl.DAMP, dl.TopKProofs):
+    for kind in (dl.DAMP, dl.TopKProofs, type(dl.get_provenance("viterbi"))):
 
         def looped(*given: Any, own: Any = kind.looped) -> Any:
             tags = own(*given)
@@ -102,6 +103,59 @@ def test_a_known_loop_gives_what_its_rounds_give(
     assert again[0] == plain[0]
     torch.testing.assert_close(again[1], plain[1])
     torch.testing.assert_close(again[2], plain[2])
+
+
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=repr)
+@pytest.mark.parametrize("rounds", [0, 2, 5, 50])
+@pytest.mark.parametrize("scale", [0.0, 30.0])
+def test_a_number_of_rounds(
+    algebra: dl.Provenance, rounds: int, scale: float, loops: list[bool]
+) -> None:
+    def by_hand(edges: dl.Distribution) -> dl.Distribution:
+        paths = edges
+        for _ in range(rounds):
+            paths = dl.union(edges, _extend(paths, edges))
+        return paths
+
+    def bounded(edges: dl.Distribution) -> dl.Distribution:
+        return dl.fixpoint(
+            lambda paths: dl.union(edges, _extend(paths, edges)), edges, rounds=rounds
+        )
+
+    expected = _run(by_hand, _logits(1, scale), algebra)
+    for _ in range(3):
+        found = _run(bounded, _logits(1, scale), algebra)
+        assert found[0] == expected[0]
+        torch.testing.assert_close(found[1:], expected[1:])
+    assert loops == ([True] * 2 if rounds >= 5 else [])  # until then there are new symbols
+
+
+def test_a_number_of_rounds_is_traced_step_by_step() -> None:
+    def program(edges: dl.Distribution) -> dl.Distribution:
+        return dl.fixpoint(lambda paths: dl.union(edges, _extend(paths, edges)), edges, rounds=3)
+
+    logits = _logits(1)
+    for algebra in ("damp", "viterbi", "exact"):
+        edges = dl.Distribution.from_logits(
+            logits, EDGES, exclusive=False, provenance=dl.get_provenance(algebra)
+        )
+        expected = program(edges)
+        module = dl.trace(program, EDGES, exclusive=False, provenance=edges.provenance)
+        assert module.symbols == expected.symbols
+        torch.testing.assert_close(module.probs(logits.sigmoid()), expected.probs())
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.5, True, "3"])
+def test_rounds_that_are_no_number(rounds: Any) -> None:
+    edges = dl.Distribution([0.5], [(0, 1)], exclusive=False)
+    with pytest.raises(dl.InputError, match="rounds= must be a number of steps"):
+        dl.fixpoint(lambda paths: paths, edges, rounds=rounds)
+
+
+def test_rounds_count_everything() -> None:
+    edges = dl.Distribution([0.5], [(0, 1)], exclusive=False, provenance="viterbi")
+    with pytest.raises(dl.InputError, match="only_new=True takes others"):
+        dl.fixpoint(lambda paths: paths, edges, rounds=3, only_new=True)
 
 
 def _negated(edges: dl.Distribution) -> dl.Distribution:
@@ -147,3 +201,61 @@ def test_another_derivative_of_a_loop(loops: list[bool]) -> None:
         probs(logits)
     assert torch.autograd.gradgradcheck(probs, (logits[:1].requires_grad_(),))
     assert loops and all(loops)
+
+
+VITERBI = dl.get_provenance("viterbi")
+
+
+def _likeliest(logits: Tensor) -> tuple[list[Any], Tensor]:
+    edges = dl.Distribution.from_logits(logits, EDGES, exclusive=False, provenance=VITERBI)
+    paths = _closure(edges)
+    symbols = [fact.symbol for fact in paths.explain((0, 3), row=1)[0].facts]
+    return symbols, paths.probs()
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_the_best_path_of_a_loop_is_explained(scale: float, loops: list[bool]) -> None:
+    logits = _logits(4, scale).requires_grad_()
+    runs = [_likeliest(logits) for _ in range(3)]
+    assert loops == [True] and runs[2][0] == runs[0][0]
+
+
+def test_second_derivatives_of_the_best_products(loops: list[bool]) -> None:
+    logits = _logits(5).requires_grad_()
+    found = []
+    for _ in range(3):
+        probs = _likeliest(logits)[1]
+        (first,) = torch.autograd.grad(probs.sum(), logits, create_graph=True)
+        found.append((first.detach(), torch.autograd.grad(first.square().sum(), logits)[0]))
+    assert loops == [True]
+    torch.testing.assert_close(found[2], found[0])
+
+
+def test_best_products_of_facts_that_cannot_be(loops: list[bool]) -> None:
+    probs = torch.tensor([[0.0, 0.5, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    found = []
+    for _ in range(3):
+        given = probs.clone().requires_grad_()
+        paths = _closure(dl.Distribution(given, EDGES, exclusive=False, provenance=VITERBI))
+        (grad,) = torch.autograd.grad(paths.probs().sum(), given)
+        found.append((paths.probs().detach(), grad))
+    assert loops == [True]
+    torch.testing.assert_close(found[2], found[0])
+
+
+def test_constants_that_share_symbols_are_left_to_the_rounds(loops: list[bool]) -> None:
+    def program(edges: dl.Distribution) -> dl.Distribution:
+        more = dl.filter(edges, lambda edge: edge[0] < 2)
+        return dl.fixpoint(lambda paths: dl.union(edges, more, _extend(paths, edges)), edges)
+
+    runs = [_run(program, _logits(1, 0.0), VITERBI) for _ in range(3)]
+    assert loops == [False]
+    torch.testing.assert_close(runs[2][1:], runs[0][1:])
+
+
+def test_chunks_of_best_products(monkeypatch: pytest.MonkeyPatch, loops: list[bool]) -> None:
+    expected = _run(_kept, _logits(6), VITERBI)
+    monkeypatch.setattr("dolphin.provenance.winners._IN_CACHE", 7)
+    runs = [_run(_kept, _logits(6), VITERBI) for _ in range(3)]
+    assert loops and all(loops)
+    torch.testing.assert_close(runs[2][1:], expected[1:])

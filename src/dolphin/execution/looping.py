@@ -21,7 +21,7 @@ from dolphin.errors import FunctionError
 from dolphin.execution.indices import Contraction
 from dolphin.execution.noting import Notes, Round
 from dolphin.execution.recollection import is_plain, slots
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.settings import current_settings
@@ -123,6 +123,8 @@ class _Rule(NamedTuple):
     @classmethod
     def of(cls, rounds: Sequence[Round], parts: Sequence[Tagged]) -> _Rule | None:
         """What all rounds have in common; None if that is not one linear recursion."""
+        if not rounds:
+            return None
         last = rounds[-1]
         states = [rounds[0].before, *(each.after for each in rounds)]
         if not all(map(is_plain, [*states, *parts])):
@@ -141,23 +143,23 @@ class _Rule(NamedTuple):
             own = _Lists.of(each, shape, parts) if shape.fits(each, parts) else None
             if own is None or not all(map(np.array_equal, own, lists.within(each.before.width))):
                 return None
-        form = Recurrence(*lists[:3], shape.keeps, [state.width for state in states])
+        counts = np.bincount(lists.constant_of, minlength=len(domain))
+        sizes = [state.width for state in states]
+        form = Recurrence(*lists[:3], counts, shape.keeps, sizes)
         if not form.regular:
             return None
         constants = Contraction([lists.constant], lists.constant_of, form.n)
         after = last.after
         return cls(form, shape, constants, domain, after.exclusive, after.constant)
 
-    def run(self, parts: Sequence[Tagged], most_rounds: int) -> Tagged | None:
+    def run(self, parts: Sequence[Tagged], limit: Limit) -> Tagged | None:
         """The fixpoint, from the first of the parts on; None if the algebra has no loop for it."""
         start = parts[0]
         algebra = start.provenance
         # Without constants the lists are empty: **0** for every symbol.
         fixed = [parts[place].tags for place in self.shape.constants or (0,)]
         constant = _selected(self.constants, algebra.concat(fixed), algebra)
-        tags = algebra.looped(
-            self.form, most_rounds, start.tags, constant, parts[self.shape.other].tags
-        )
+        tags = algebra.looped(self.form, limit, start.tags, constant, parts[self.shape.other].tags)
         if tags is None:
             return None
         return Tagged(
@@ -210,10 +212,10 @@ class KnownLoop:
         """To be taken while the step is run; None if nothing can be learnt from it."""
         return Notes() if self._key is not None and _known.get(self._key) is None else None
 
-    def run(self, most_rounds: int) -> Tagged | None:
+    def run(self, limit: Limit) -> Tagged | None:
         """The result, where it is known how to get it."""
         rules = None if self._key is None else _known.get(self._key)
-        return rules[0].run(self._parts, most_rounds) if rules else None
+        return rules[0].run(self._parts, limit) if rules else None
 
     def learn(self, notes: Notes) -> None:
         """Remember what the rounds did, also if they are no loop.

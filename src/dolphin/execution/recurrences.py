@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,13 @@ from dolphin.execution.indices import to_device
 _WASTE = 4  # how many times as many places as combinations a rectangle may have
 
 
+class Limit(NamedTuple):
+    """At most this many rounds, after which everything must have settled unless that is enough."""
+
+    rounds: int
+    enough: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Recurrence:
     """One round over the symbols that there are in the end; see the module's docstring."""
@@ -30,6 +38,7 @@ class Recurrence:
     sources: np.ndarray
     others: np.ndarray
     group_of: np.ndarray
+    constants: np.ndarray  # how many each symbol has
     keeps: bool
     sizes: Sequence[int]  # of the start, and after each round; the last one stays
 
@@ -84,7 +93,7 @@ class Rectangle:
 
     def __init__(self, places: np.ndarray, others: np.ndarray) -> None:
         self.places, self.others = places, others
-        self._cut: dict[tuple[torch.device, int], tuple[Tensor, Tensor]] = {}
+        self._cut: dict[tuple[torch.device, int, int], tuple[Tensor, Tensor]] = {}
 
     @classmethod
     def of(cls, by: np.ndarray, places: np.ndarray, others: np.ndarray, n: int) -> Rectangle:
@@ -102,10 +111,15 @@ class Rectangle:
         return len(self.places)
 
     def first(self, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Places and others of the first symbols, flattened; created once per device."""
-        cached = self._cut.get((device, width))
+        """Places and others of the first symbols, flattened."""
+        return self.part(slice(width), device)
+
+    def part(self, where: slice, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Places and others of neighbouring symbols, flattened; created once per device."""
+        key = device, where.start or 0, where.stop
+        cached = self._cut.get(key)
         if cached is None:
-            both = (array[:, :width].reshape(-1) for array in (self.places, self.others))
+            both = (array[:, where].reshape(-1) for array in (self.places, self.others))
             places, others = (to_device(array, device) for array in both)
-            cached = self._cut[device, width] = places, others
+            cached = self._cut[key] = places, others
         return cached

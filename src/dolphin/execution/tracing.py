@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dolphin.errors import FixpointError, UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index
+from dolphin.execution.recurrences import Limit
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
@@ -110,6 +111,7 @@ class Notes(Provenance):
     """
 
     name = "notes"
+    structural = True
 
     def __init__(self, algebra: Provenance, inputs: Sequence[Facts]) -> None:
         self.algebra = algebra
@@ -236,13 +238,11 @@ class Notes(Provenance):
         return Tagged(new.domain, self._note("repeat", loop), self, 1)
 
 
-def traced_fixpoint(
-    step: Callable[[Tagged], Tagged], start: Tagged, max_iterations: int
-) -> Tagged | None:
+def traced_fixpoint(step: Callable[[Tagged], Tagged], start: Tagged, limit: Limit) -> Tagged | None:
     """The fixpoint as a step of notes; None where it can be computed right now."""
     notes = start.provenance
-    if not isinstance(notes, Notes) or notes.shadows:
+    if not isinstance(notes, Notes) or notes.shadows or limit.enough:
         return None
     if type(notes.algebra).saturated is Provenance.saturated:
         return None  # only symbols decide
-    return notes.repeated(step, start, max_iterations)
+    return notes.repeated(step, start, limit.rounds)

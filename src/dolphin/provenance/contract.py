@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import log_of_rest, prob_of_log
 
@@ -221,11 +221,11 @@ class Provenance(abc.ABC):
     """Whether it can run all rounds of some recursions in a loop of its own: see `looped`."""
 
     def looped(
-        self, form: Recurrence, most_rounds: int, start: Tags, constant: Tags, other: Tags
+        self, form: Recurrence, limit: Limit, start: Tags, constant: Tags, other: Tags
     ) -> Tags | None:
         """The tags that a fixpoint ends with, as if it were run round by round.
 
-        None where there is no loop for these tags, or if it has to go on after `most_rounds`.
+        None where there is no loop for these tags, or if it has to go on after the last round.
         """
         return None
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from dolphin.errors import InputError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
@@ -37,6 +38,7 @@ from dolphin.provenance.logarithms import (
 from dolphin.provenance.numerics import floor
 from dolphin.provenance.plain_or import plain_or
 from dolphin.provenance.tensors import TensorProvenance
+from dolphin.provenance.winners import best_products
 
 SEMIRING = frozenset({"commutative", "associative", "identities", "annihilation"})
 LATTICE = frozenset({"idempotent-add", "absorption", "one-absorbs"})
@@ -129,6 +131,7 @@ class MaxProduct(LogTags):
     name = "viterbi"
     laws = SEMIRING | LATTICE | NEGATION | {"distributive"}
     padding = -math.inf
+    has_loops = True
 
     def from_facts(self, facts: Facts) -> Tensor:
         return marked(facts)
@@ -149,6 +152,11 @@ class MaxProduct(LogTags):
 
     def saturated(self, old: Tensor, new: Tensor) -> bool:
         return bool((old == new).all())
+
+    def looped(
+        self, form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
+    ) -> Tensor | None:
+        return best_products(form, limit, start, constant, other)
 
     def proofs(self, tags: Tensor, place: int, row: int) -> list[tuple[float, list[Any]]]:
         """The likeliest one, where gradients are recorded; the first of equally likely ones."""

@@ -26,12 +26,7 @@ def closure(edges: dl.Distribution, steps: int | None = None) -> dl.Distribution
     def longer(paths: dl.Distribution) -> dl.Distribution:
         return dl.union(edges, extend(paths, edges))
 
-    if steps is None:
-        return dl.fixpoint(longer, edges)
-    paths = edges
-    for _ in range(steps - 1):
-        paths = longer(paths)
-    return paths
+    return dl.fixpoint(longer, edges, rounds=None if steps is None else steps - 1)
 
 
 def extend(paths: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
@@ -90,12 +85,9 @@ def connected(
     """
     number = {node: place for place, node in enumerate(ends.symbols)}
     started = _starts(ends, number, (0,) if symmetric else (0, 1))
-    if steps is None:
-        reached = dl.fixpoint(lambda found: dl.union(started, _extended(found, edges)), started)
-    else:
-        reached = started
-        for _ in range(steps):
-            reached = dl.union(started, _extended(reached, edges))
+    reached = dl.fixpoint(
+        lambda found: dl.union(started, _extended(found, edges)), started, rounds=steps
+    )
     return dl.apply_if(
         reached,
         ends,

@@ -11,7 +11,7 @@ from torch import Tensor
 from dolphin.errors import InputError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (
     PlainChains,
@@ -114,9 +114,9 @@ class DAMP(LogTags):
     has_loops = True
 
     def looped(
-        self, form: Recurrence, most_rounds: int, start: Tensor, constant: Tensor, other: Tensor
+        self, form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
     ) -> Tensor | None:
-        rounds = len(form.sizes) - 1  # symbols alone decide
+        rounds = limit.rounds if limit.enough else len(form.sizes) - 1  # symbols alone decide
         return plain_rounds(form, rounds, self.above_one == "clip", start, constant, other)
 
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from dolphin.errors import InputError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
 from dolphin.provenance.numerics import (
@@ -353,16 +353,14 @@ class TopKProofs(Provenance):
     def looped(
         self,
         form: Recurrence,
-        most_rounds: int,
+        limit: Limit,
         start: AnyProofs,
         constant: AnyProofs,
         other: AnyProofs,
     ) -> Proofs | None:
         if self.k > 1:
             return None
-        return likeliest_proofs(
-            form, most_rounds, written(start), written(constant), written(other)
-        )
+        return likeliest_proofs(form, limit, written(start), written(constant), written(other))
 
     # -- samples of a batch ------------------------------------------------------------------------
 

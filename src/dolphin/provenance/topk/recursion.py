@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.encoding import Layout, merge
@@ -23,7 +23,7 @@ _NOTHING = -1  # the words of no proof; those of proofs have no sign
 
 
 def likeliest_proofs(
-    form: Recurrence, most_rounds: int, start: Proofs, constant: Proofs, other: Proofs
+    form: Recurrence, limit: Limit, start: Proofs, constant: Proofs, other: Proofs
 ) -> Proofs | None:
     """The proofs when nothing changes any more.
 
@@ -42,11 +42,11 @@ def likeliest_proofs(
     if search is None:
         return None
     groups = np.arange(form.size(1))
-    for _ in range(most_rounds):
+    for _ in range(limit.rounds):
         groups = form.reached_from(search.round(groups))
         if not len(groups):
             return search.found()
-    return None
+    return search.found() if limit.enough else None
 
 
 @dataclass(frozen=True)
