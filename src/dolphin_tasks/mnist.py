@@ -280,11 +280,13 @@ def _check(content: bytes, expected: str, name: str) -> None:
 def _from_arrays(arrays: list[np.ndarray], source: str) -> Mnist:
     tensors = [torch.from_numpy(array.copy()) for array in arrays]
     train_images, train_labels, test_images, test_labels = tensors
-    for images, labels in ((train_images, train_labels), (test_images, test_labels)):
+    names = list(CHECKSUMS)
+    for first in (0, 2):
+        images, labels = tensors[first : first + 2]
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
             raise DataError(
-                f"{source}: images of shape {tuple(images.shape)} and labels of shape "
-                f"{tuple(labels.shape)} don't belong together"
+                f"{source}: {names[first]} of shape {tuple(images.shape)} and {names[first + 1]} "
+                f"of shape {tuple(labels.shape)} don't belong together"
             )
     return Mnist(train_images, train_labels.long(), test_images, test_labels.long(), source)
 

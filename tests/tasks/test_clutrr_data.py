@@ -213,7 +213,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     with pytest.raises(DataError, match=r"line 2: there is no column 'story'"):
         data.load(3, folder)
     (folder / "1.2_test.csv").write_text("")
-    with pytest.raises(DataError, match="no test stories"):
+    with pytest.raises(DataError, match=r"1\.2_test\.csv holds no stories"):
         data.load(3, folder)
 
 

@@ -43,6 +43,8 @@ class Uses(NamedTuple):
     rebinds_first: bool  # its first parameter gets another value
     attributes: frozenset[str]  # names of attributes read off anything
     relative_import: bool
+    compares: bool  # by `is`, other than with None, True, False and ...
+    passes_super: bool  # `super()` is used as a whole
 
 
 _NOISE = frozenset(
@@ -76,6 +78,8 @@ def uses_of(code: types.CodeType) -> Uses:
         reader.rebinds_first,
         frozenset(reader.attributes),
         reader.relative_import,
+        reader.compares,
+        reader.passes_super,
     )
 
 
@@ -86,6 +90,8 @@ class _CodeReader:
         self.attributes: set[str] = set()
         self.rebinds_first = False
         self.relative_import = False
+        self.compares = False
+        self.passes_super = False
 
     def read(self, code: types.CodeType, scope: Scope) -> None:
         steps = list(_steps(code))
@@ -96,6 +102,14 @@ class _CodeReader:
                 self.attributes.add(step.name)
             elif step.kind == "global":
                 self._use(steps, place, ("global", step.name, ()))
+                after = [later.kind for later in steps[place + 1 : place + 3]]
+                self.passes_super |= (
+                    step.name == "super"
+                    and after[:1] == ["bare call"]
+                    and after[1:] != ["attribute"]
+                )
+            elif step.kind == "is":
+                self.compares = True
             elif step.kind == "local" and step.name in scope:
                 self._local(steps, place, scope[step.name])
             elif step.kind == "store global":
@@ -171,11 +185,16 @@ class _Step(NamedTuple):
 
 def _steps(code: types.CodeType) -> Iterator[_Step]:
     before: list[Any] = [None, None]
+    singleton = False  # whether the last value is None, True, False or ...
     for instruction in dis.get_instructions(code):
         if instruction.opname in _NOISE:
             continue
-        yield from _step(instruction, before)
+        if instruction.opname != "IS_OP" or not singleton:
+            yield from _step(instruction, before)
         before = [before[-1], instruction.argval]
+        singleton = instruction.opname == "LOAD_CONST" and any(
+            instruction.argval is each for each in (None, True, False, ...)
+        )
 
 
 def _step(  # noqa: C901 (a table of opcodes)
@@ -206,6 +225,8 @@ def _step(  # noqa: C901 (a table of opcodes)
         yield _Step("super", value if isinstance(value, str) else "")
     elif name == "CALL" and instruction.arg == 0:
         yield _Step("bare call")
+    elif name == "IS_OP":
+        yield _Step("is")
     elif name in ("SWAP", "POP_TOP"):
         yield _Step("shuffle")
     else:

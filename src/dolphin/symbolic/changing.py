@@ -10,9 +10,16 @@ declared pure.
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
+import pathlib
+import uuid
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
+
+import numpy as np
 
 from dolphin.symbolic.bytecode import Use
 from dolphin.symbolic.contents import Reader
@@ -22,7 +29,12 @@ from dolphin.symbolic.randomness import ChanceError
 from dolphin.symbolic.values import TooMuchError
 
 _PLAIN = frozenset({int, str, bool, bytes, type(None), float, complex})
-_VALUES = frozenset({"fractions", "decimal", "datetime", "uuid", "pathlib"})
+# Values of Python and numpy, whose methods may be patched or read settings (a time zone).
+_VALUES = (
+    range, fractions.Fraction, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta,
+    datetime.timezone, uuid.UUID, pathlib.PurePath, np.number, np.bool_, np.datetime64,
+    np.str_, np.bytes_, np.dtype,
+)  # fmt: skip
 
 
 Changing = tuple[Any, ...]
@@ -69,9 +81,7 @@ def is_plain(symbol: Any) -> bool:
     cls = type(symbol)
     if cls in _PLAIN:
         return True
-    if cls in (tuple, frozenset):
-        return all(map(is_plain, symbol))
-    return cls.__module__ in _VALUES
+    return cls in (tuple, frozenset) and all(map(is_plain, symbol))
 
 
 def _fixed(symbol: Any, classes: dict[type, None]) -> bool:
@@ -91,5 +101,8 @@ def _fixed(symbol: Any, classes: dict[type, None]) -> bool:
         values = [getattr(symbol, name) for name in names]
         whole = set(getattr(symbol, "__dict__", ())) <= set(names)
         return whole and all(is_plain(value) or _fixed(value, classes) for value in values)
-    held = hasattr(symbol, "__dict__") or hasattr(symbol, "data_ptr") or cls.__hash__ is None
-    return not held and of_library(cls.__module__)
+    if not isinstance(symbol, _VALUES) or isinstance(symbol, pathlib.Path):  # a path reads files
+        return False
+    zone = getattr(symbol, "tzinfo", None)
+    classes[cls] = None
+    return of_library(cls.__module__) and (zone is None or of_library(type(zone).__module__))

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from dolphin.symbolic.bytecode import Use, uses_of
+from dolphin.symbolic.classes import Classes
 from dolphin.symbolic.libraries import (
     REFLECTION,
     is_library_function,
     of_library,
     stateless,
 )
+from dolphin.symbolic.library_state import everywhere
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 from dolphin.symbolic.values import (
@@ -33,20 +35,32 @@ from dolphin.symbolic.values import (
     VALUES,
     WRAPPERS,
     Same,
-    Values,
+    Slot,
     current,
 )
 
+_OF_MODULES = frozenset(dir(types.ModuleType))
 _ORDINARY_LOOKUP = (object.__getattribute__, types.SimpleNamespace.__getattribute__)
 
 
-class Reader(Values):
+class Reader(Classes):
     """One walk over everything that a function reads. `reasons` says why it has no key."""
+
+    def __init__(self, slot: Slot | None = None) -> None:
+        super().__init__(slot)
+        self._ends: list[Any] = []  # what chains of attributes lead to
+        self._compares = False  # whether two of them may be compared by `is`
 
     # -- functions ---------------------------------------------------------------------------------
 
-    def function(self, function: Any) -> Hashable:
+    def identity(self, function: Any) -> Hashable:
         """The key of a function that was passed to an operation."""
+        key = self._function(function)
+        places: dict[int, int] = {}
+        equal = (places.setdefault(id(end), len(places)) for end in self._ends)
+        return (everywhere(), key, tuple(equal) if self._compares else None)
+
+    def _function(self, function: Any) -> Hashable:
         use = Use("global", getattr(function, "__name__", type(function).__name__), ())
         if is_declared(function) or isinstance(function, type):
             return self.value(function, use)
@@ -70,22 +84,27 @@ class Reader(Values):
         code = function.__code__
         uses = uses_of(code)
         self._check(function, uses, bound)
+        self._compares |= uses.compares
+        names = (function.__name__, function.__qualname__, function.__doc__)
         parts = [self._use(use, function, bound) for use in uses.chains]
         if bound is not NOTHING and "super" in code.co_names:
             parts.append(self._parents(code, bound))
         whole = Use("global", function.__name__, ())
         if function.__defaults__ or function.__kwdefaults__:
+            self._ends += function.__defaults__ or ()
             parts.append(self.value((function.__defaults__, function.__kwdefaults__), whole))
         if function.__dict__:
             own = {k: v for k, v in function.__dict__.items() if k != "__wrapped__"}
             parts.append(self.value(own, whole))
-        return (code, *parts)
+        return (code, names, *parts)
 
     def _check(self, function: types.FunctionType, uses: Any, bound: Any) -> None:
         if uses.assigned:
             self._unknown(f"assigns `{uses.assigned[0]}`, which is not its own")
         if uses.rebinds_first and bound is not NOTHING:
             self._unknown(f"reassigns its first parameter in `{function.__name__}`")
+        if uses.passes_super:
+            self._unknown("passes on `super()`")
         if uses.relative_import:
             self._unknown("imports a module of its own package when it is called")
         if not REFLECTION.isdisjoint(uses.attributes):
@@ -158,6 +177,7 @@ class Reader(Values):
         if depth == len(use.chain):
             if use.stored:
                 return self._unknown(f"assigns an attribute of `{use.text()}`")
+            self._ends.append(value)
             return self.value(value, use)
         if is_declared(value):
             return Same(value)
@@ -186,6 +206,8 @@ class Reader(Values):
     def _of_module(self, module: types.ModuleType, use: Use, depth: int) -> Hashable:
         name = use.chain[depth]
         value = vars(module).get(name, NOTHING)
+        if _static(type(module), name) is not NOTHING and name not in _OF_MODULES:
+            return self._unknown(f"reads `{use.text(depth + 1)}`, which its module computes")
         if value is NOTHING:
             inner = sys.modules.get(f"{module.__name__}.{name}", NOTHING)
             if inner is NOTHING and stateless(module.__name__):

@@ -54,7 +54,7 @@ def identify(
         return known.identity
     reader = Reader(slot)
     try:
-        key = reader.function(function)
+        key = reader.identity(function)
     except ChanceError as error:
         raise FunctionError(
             f"{operation}: the function {name_of(function)} reads {error}. A function runs once "

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import sysconfig
 import types
 from typing import Any
 
-from dolphin.symbolic.bounded import registered
-
+# Packages beside Python's own whose functions are trusted. All others count as the user's code.
+_TRUSTED = frozenset({"dolphin", "numpy", "scipy", "torch"})
 # Parts of Python whose functions give the same result for the same arguments.
 _STATELESS = frozenset(
     [
@@ -61,7 +59,7 @@ _STATELESS = frozenset(
         "types",
         "typing",
         "unicodedata",
-        "urllib",
+        "urllib.parse",
         "uuid",
         "warnings",
         "weakref",
@@ -84,8 +82,19 @@ _STATELESS = frozenset(
 # Built-in functions that reach more than their arguments.
 _DYNAMIC = frozenset(
     {"getattr", "setattr", "delattr", "vars", "globals", "locals", "eval", "exec", "compile", "dir",
-     "open", "input", "__import__", "breakpoint", "id"}
+     "open", "input", "__import__", "breakpoint", "id", "get_type_hints"}
 )  # fmt: skip
+# Parts of the trusted packages that read files, devices or what is set for the whole process.
+_STATEFUL = tuple(
+    f"{module}."
+    for module in (
+        "numpy.lib._npyio_impl", "scipy.io", "torch.accelerator", "torch.autograd",
+        "torch.backends", "torch.cuda", "torch.distributed", "torch.hub", "torch.jit",
+        "torch.multiprocessing", "torch.optim", "torch.profiler", "torch.random",
+        "torch.serialization", "torch.utils",
+    )
+)  # fmt: skip
+_FILES = frozenset({"fromfile", "from_file", "memmap", "open_memmap"})
 # Functions of numpy and torch that read or use what is set for the whole process.
 _SETTINGS = frozenset(
     {"geterr", "geterrcall", "getbufsize", "get_printoptions", "array2string", "array_repr",
@@ -98,22 +107,14 @@ _SETTINGS = frozenset(
 REFLECTION = frozenset(
     {"__dict__", "__globals__", "__closure__", "__self__", "__func__", "__wrapped__", "__code__",
      "__getattribute__", "__builtins__", "__defaults__", "__kwdefaults__", "__subclasses__",
-     "cell_contents", "f_globals", "f_locals", "f_back", "gi_frame", "tb_frame"}
+     "__annotations__", "cell_contents", "f_globals", "f_locals", "f_back", "gi_frame", "tb_frame"}
 )  # fmt: skip
 
 
-@registered("modules of libraries")
-@functools.lru_cache(maxsize=1024)
 def of_library(module: str | None) -> bool:
-    """Whether a module belongs to Python or to an installed package, rather than to the user."""
+    """Whether a module belongs to Python or to a trusted package, rather than to the user."""
     root = (module or "").partition(".")[0]
-    if root == "dolphin_tasks":  # installed or not, its programs count as a user's
-        return False
-    if root == "dolphin" or (root in sys.stdlib_module_names and root != "__main__"):
-        return True
-    found = getattr(sys.modules.get(root), "__file__", None)
-    paths = (sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-    return found is not None and any(found.startswith(path) for path in paths)
+    return root in _TRUSTED or (root in sys.stdlib_module_names and root != "__main__")
 
 
 def is_library_function(function: types.FunctionType) -> bool:
@@ -122,19 +123,23 @@ def is_library_function(function: types.FunctionType) -> bool:
 
 
 def stateless(module: str | None) -> bool:
-    """Whether functions of this library depend on their arguments alone."""
-    root = (module or "builtins").partition(".")[0]
-    return root in _STATELESS or (of_library(module) and root not in sys.stdlib_module_names)
+    """Whether functions of this library depend on their arguments and `library_state` alone."""
+    module = module or "builtins"
+    root = module.partition(".")[0]
+    if root in _TRUSTED:
+        return not f"{module}.".startswith(_STATEFUL)
+    return root in _STATELESS or module in _STATELESS
 
 
 def is_dynamic(function: Any) -> bool:
     """Whether a built-in function reaches more than its arguments."""
-    return function.__module__ in ("builtins", "io", "_io") and function.__name__ in _DYNAMIC
+    owners = ("builtins", "io", "_io", "typing")
+    return function.__module__ in owners and function.__name__ in _DYNAMIC
 
 
 def reads_settings(function: Any) -> bool:
-    """Whether a library's function depends on settings of that library."""
-    return function.__name__ in _SETTINGS
+    """Whether a library's function reads files, or settings of that library."""
+    return function.__name__ in _SETTINGS or function.__name__ in _FILES
 
 
 def of_numpy(ufunc: Any) -> bool:

@@ -16,8 +16,14 @@ from typing import Any
 
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.libraries import is_library_function, of_library
+from dolphin.symbolic.library_state import (
+    LibraryState,
+    everywhere,
+    state_of_class,
+    state_of_library,
+)
 from dolphin.symbolic.purity import is_declared
-from dolphin.symbolic.values import FLAT, NOTHING
+from dolphin.symbolic.values import FLAT, NOTHING, Code, library_of
 
 _MOST_PLACES = 500
 
@@ -25,24 +31,39 @@ _MOST_PLACES = 500
 class Trail:
     """The places that a function reads, and the objects found there."""
 
-    __slots__ = ("_containers", "_functions", "_names")
+    __slots__ = (
+        "_containers",
+        "_everywhere",
+        "_functions",
+        "_libraries",
+        "_modules",
+        "_names",
+        "_patchable",
+    )
 
     def __init__(self) -> None:
+        self._everywhere = everywhere()
+        self._patchable: list[tuple[types.FunctionType, Code]] = []  # functions of libraries
+        self._libraries: dict[str | type, LibraryState] = {}
+        self._modules: list[types.ModuleType] = []
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
-        self._functions: list[tuple[types.FunctionType, types.CodeType]] = []
+        self._functions: list[tuple[types.FunctionType, types.CodeType, _Texts]] = []
         self._containers: list[tuple[Collection[Any], tuple[Any, ...]]] = []
 
     def unchanged(self) -> bool:
         """Whether the same objects are still in all places."""
+        if everywhere() != self._everywhere or not self._libraries_unchanged():
+            return False
         for scope, name, value in self._names:
             if scope.get(name, NOTHING) is not value:
                 return False
         for container, items in self._containers:
             if len(container) != len(items) or not all(map(is_, container, items)):
                 return False
-        for function, code in self._functions:  # `is_bare`, without a call
+        for function, code, texts in self._functions:  # `is_bare`, without a call
             if (
                 function.__code__ is not code
+                or _texts_of(function) != texts
                 or function.__closure__
                 or function.__defaults__
                 or function.__kwdefaults__
@@ -51,17 +72,24 @@ class Trail:
                 return False
         return True
 
+    def _libraries_unchanged(self) -> bool:
+        return (
+            all(type(module) is types.ModuleType for module in self._modules)
+            and all(Code([function]) == code for function, code in self._patchable)
+            and all(_state_of(library) == state for library, state in self._libraries.items())
+        )
+
     # -- walking -----------------------------------------------------------------------------------
 
     def follow(self, function: types.FunctionType) -> bool:
         """Record what a function reads; False if it reads more than can be recorded."""
-        if any(known is function for known, _ in self._functions):  # recursion
+        if any(known is function for known, *_ in self._functions):  # recursion
             return True
         if not is_bare(function) or is_declared(function):
             return False
         if function.__builtins__ is not vars(builtins):  # `exec` may have given it others
             return False
-        self._functions.append((function, function.__code__))
+        self._functions.append((function, function.__code__, _texts_of(function)))
         uses = uses_of(function.__code__)
         return all(self._use(use, function.__globals__) for use in uses.chains)
 
@@ -78,6 +106,7 @@ class Trail:
         for name in use.chain:
             if type(value) is not types.ModuleType:
                 break  # a method of a plain value, unless `_value` says that it is none
+            self._modules.append(value)
             value = self._read(vars(value), name)
             if value is NOTHING:  # its module may compute it
                 return False
@@ -101,14 +130,25 @@ class Trail:
         if is_declared(value):
             return False
         if cls is types.FunctionType:
-            if is_library_function(value):
-                return not value.__closure__
-            return self.follow(value)
+            if not is_library_function(value):
+                return self.follow(value)
+            self._patchable.append((value, Code([value])))
+            root = str(value.__globals__.get("__name__")).partition(".")[0]
+            return not value.__closure__ and self._library(root)
         if cls is types.BuiltinFunctionType:
-            return isinstance(value.__self__, (types.ModuleType, type(None)))
+            inside = isinstance(value.__self__, (types.ModuleType, type(None)))
+            return inside and self._library(library_of(value))
         if isinstance(value, abc.ABCMeta):  # classes can be registered with it
             return False
-        return isinstance(value, type) and of_library(value.__module__)
+        if not isinstance(value, type) or not of_library(value.__module__):
+            return False
+        return all(map(self._library, value.__mro__))
+
+    def _library(self, library: str | type) -> bool:
+        """Record the settings of a library; False if a user has patched it."""
+        if library not in self._libraries:
+            self._libraries[library] = _state_of(library)
+        return not self._libraries[library].foreign
 
     def _items(self, items: Collection[Any], kept: bool) -> bool:
         if len(items) > _MOST_PLACES or len(self._containers) > _MOST_PLACES:
@@ -131,6 +171,19 @@ def trail_of(function: types.FunctionType) -> Trail | None:
     """
     trail = Trail()
     return trail if trail.follow(function) else None
+
+
+_Texts = tuple[str, str, str | None]
+
+
+def _texts_of(function: types.FunctionType) -> _Texts:
+    """What a function that is passed on tells about itself."""
+    return (function.__name__, function.__qualname__, function.__doc__)
+
+
+def _state_of(library: str | type) -> LibraryState:
+    is_class = isinstance(library, type)
+    return state_of_class(library) if is_class else state_of_library(library)
 
 
 def is_bare(function: types.FunctionType) -> bool:

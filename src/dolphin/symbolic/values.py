@@ -15,10 +15,12 @@ import functools
 import itertools
 import operator
 import re
+import sys
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from dolphin.symbolic.libraries import (
     reads_settings,
     stateless,
 )
+from dolphin.symbolic.library_state import PLAIN, state_of_class, state_of_library
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 
@@ -47,7 +50,7 @@ MAPPINGS = frozenset(
 # Objects that can't change and are identified by their contents.
 VALUES = (
     complex, range, slice, re.Pattern, fractions.Fraction, decimal.Decimal, datetime.date,
-    datetime.time, datetime.timedelta, datetime.timezone, uuid.UUID, np.dtype,
+    datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.dtype,
 )  # fmt: skip
 # Containers that keep their contents in another.
 _INSIDE = {
@@ -67,50 +70,6 @@ WRAPPERS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Metho
 _COMPILED = ("cython_function_or_method", "_ArrayFunctionDispatcher")
 _LRU = type(functools.lru_cache(lambda: None))
 TUPLE_FIELD = type(vars(collections.namedtuple("_Pair", "a"))["a"])
-# Parts of a class that don't decide what its methods return.
-_ABOUT_CLASSES = frozenset(
-    [
-        "__module__",
-        "__dict__",
-        "__weakref__",
-        "__doc__",
-        "__qualname__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__match_args__",
-        "__slots__",
-        "__orig_bases__",
-        "__parameters__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__type_params__",
-        "__classdictcell__",
-        "__hash__",
-    ]
-)
-_MADE_BY_DATACLASS = frozenset(
-    [
-        "__init__",
-        "__repr__",
-        "__eq__",
-        "__hash__",
-        "__lt__",
-        "__le__",
-        "__gt__",
-        "__ge__",
-        "__setattr__",
-        "__delattr__",
-        "__replace__",
-        "__getstate__",
-        "__setstate__",
-    ]
-)
 
 
 class TooMuchError(Exception):
@@ -131,9 +90,6 @@ class Same:
         except TypeError:
             self._strong = target
 
-    def _target(self) -> Any:
-        return self._strong if self._weak is None else self._weak()
-
     def __hash__(self) -> int:
         return self._hash
 
@@ -142,8 +98,33 @@ class Same:
             return True
         if not isinstance(other, Same):
             return NotImplemented
-        target = self._target()
-        return target is not None and target is other._target()
+        if self._weak is None or other._weak is None:
+            return self._weak is other._weak and self._strong is other._strong
+        target = self._weak()
+        return target is not None and target is other._weak()
+
+
+class Code:
+    """What can be replaced in functions: code and defaults. Equal only if all are the same."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, functions: Iterable[types.FunctionType]) -> None:
+        parts: list[Any] = []
+        for function in functions:
+            parts.append(function.__code__)
+            parts += function.__defaults__ or ()
+            parts += (function.__kwdefaults__ or {}).values()
+        self._parts = parts
+        self._hash = hash(tuple(map(id, parts)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Code):
+            return NotImplemented
+        return len(self._parts) == len(other._parts) and all(map(is_, self._parts, other._parts))
 
 
 Slot = Callable[[Any], Hashable | None]
@@ -161,6 +142,7 @@ class Values(abc.ABC):
         self._open: set[int] = set()  # containers around the present value
         self._held: dict[int, tuple[int, Any]] = {}  # containers met so far, numbered, kept alive
         self._data = 0  # plain values met so far
+        self._libraries: set[str | type] = set()  # whose settings and patches are part of the key
 
     # -- functions ---------------------------------------------------------------------------------
 
@@ -171,6 +153,10 @@ class Values(abc.ABC):
     @abc.abstractmethod
     def _method(self, function: types.FunctionType, owner: Any, use: Use, depth: int) -> Hashable:
         """A method of an object or a class."""
+
+    @abc.abstractmethod
+    def _class(self, cls: type, use: Use) -> Hashable:
+        """A class that is used as a whole."""
 
     @abc.abstractmethod
     def _pure_function(self, function: types.FunctionType, bound: Any) -> Hashable:
@@ -187,7 +173,8 @@ class Values(abc.ABC):
             return (cls, value)
         if cls is float:
             self._data += 1
-            return (cls, repr(value))
+            # Which nan it is matters: `nan in [nan]` holds for the same one only.
+            return (cls, repr(value)) if value == value else (cls, "nan", self._which(value))
         if is_declared(value):
             if isinstance(value, types.FunctionType):
                 return self._pure_function(value, NOTHING)
@@ -222,9 +209,14 @@ class Values(abc.ABC):
         if cls is types.BuiltinFunctionType:
             return self._built_in(value, use)
         if cls is np.ufunc:
-            return Same(value) if of_numpy(value) else None  # `frompyfunc` makes them of anything
-        if cls in WRAPPERS or cls.__module__.partition(".")[0] == "typing":
+            if not of_numpy(value):  # `frompyfunc` makes them of anything
+                return None
+            return (Same(value), self._around("numpy"))
+        if cls in WRAPPERS:
             return Same(value)
+        if cls.__module__.partition(".")[0] == "typing":
+            origin = getattr(value, "__origin__", None)  # of an alias, which can be called
+            return (Same(value), None if origin is None else self.value(origin, use))
         if cls is functools.partial:
             parts = (value.func, value.args, value.keywords)
             return ("partial", *(self.value(part, use) for part in parts))
@@ -233,7 +225,7 @@ class Values(abc.ABC):
         if cls is _LRU:
             return self._behind_lru(value, use)
         if cls.__name__ in _COMPILED and stateless(getattr(value, "__module__", None)):
-            return None if reads_settings(value) else Same(value)
+            return None if reads_settings(value) else (Same(value), self._around(value.__module__))
         return None
 
     def _built_in(self, function: Any, use: Use) -> Hashable:
@@ -249,23 +241,38 @@ class Values(abc.ABC):
             return self._unknown(f"calls `{name}`, which can read what changes")
         if reads_settings(function):
             return self._unknown(f"calls `{function.__name__}`, which reads a library's settings")
-        return Same(function)
+        return (Same(function), self._around(library_of(function)))
 
     def _library(self, function: types.FunctionType, use: Use) -> Hashable:
         """A library's function, by identity, and what it wraps."""
         module = function.__globals__.get("__name__")
+        if is_dynamic(function):
+            return self._unknown(f"calls `{function.__name__}`, which can read anything")
         if not stateless(module):
             name = f"{module}.{function.__name__}"
             return self._unknown(f"calls `{name}`, which can read what changes")
         if reads_settings(function):
             return self._unknown(f"calls `{function.__name__}`, which reads a library's settings")
-        if not function.__closure__:
-            return Same(function)
+        known = (Same(function), Code([function]), self._around(module))
         mark = (id(function), 0)
-        if mark in self._seen:
-            return Same(function)
+        if not function.__closure__ or mark in self._seen:
+            return known
         self._seen.add(mark)
-        return (Same(function), *(self.value(c.cell_contents, use) for c in function.__closure__))
+        return (*known, *(self.value(c.cell_contents, use) for c in function.__closure__))
+
+    def _around(self, library: str | type | None) -> Hashable:
+        """The settings and patches of a library, or of one of its classes, once for each."""
+        if not isinstance(library, type):
+            library = (library or "builtins").partition(".")[0]
+        if library in self._libraries:
+            return None
+        self._libraries.add(library)
+        is_class = isinstance(library, type)
+        state = state_of_class(library) if is_class else state_of_library(library)
+        if state is PLAIN:
+            return None
+        use = Use("global", library.__name__ if is_class else library, ())
+        return (state.key, *(self.value(each, use) for each in state.foreign))
 
     def _behind_lru(self, value: Any, use: Use) -> Hashable:
         """`lru_cache` keeps old results itself: its function must read nothing that changes."""
@@ -286,18 +293,19 @@ class Values(abc.ABC):
             return self._unknown(f"reads `{use.text()}`, which contains itself")
         self._open.add(id(value))
         # Which of several equal containers it is: a function may compare them by `is`.
-        which = None
-        if cls not in (tuple, frozenset):
-            which = self._held.setdefault(id(value), (len(self._held), value))[0]
+        which = None if cls in (tuple, frozenset) else self._which(value)
         try:
             if cls in (set, frozenset):
                 # In order: equal sets may be iterated in different ones.
                 return (cls, which, tuple(self.value(item, use) for item in value))
             if cls in SEQUENCES:
-                return (cls, which, self._items(tuple(value), use))
+                limit = value.maxlen if isinstance(value, collections.deque) else None
+                return (cls, which, limit, self._items(tuple(value), use))
             made_by = (
                 self.value(value.default_factory, use)
                 if isinstance(value, collections.defaultdict)
+                else self._around(cls)
+                if cls is collections.Counter
                 else None
             )
             keys, values = tuple(value.keys()), tuple(value.values())
@@ -305,12 +313,16 @@ class Values(abc.ABC):
         finally:
             self._open.discard(id(value))
 
+    def _which(self, value: Any) -> int:
+        """The number of an object among those that are compared by `is`."""
+        return self._held.setdefault(id(value), (len(self._held), value))[0]
+
     def _items(self, items: tuple[Any, ...], use: Use) -> Hashable:
         """Contents in order. Plain ones, and tuples of them, without a Python loop."""
         kinds = set(map(type, items))
         if kinds <= _SCALARS:
             return (items, tuple(map(type, items)) if len(kinds) > 1 else tuple(kinds))
-        if kinds <= FLAT:
+        if kinds <= FLAT and all(item == item for item in items):  # nan is not
             return (tuple(map(repr, items)), tuple(map(type, items)))
         if kinds == {tuple}:
             lengths = tuple(map(len, items))
@@ -323,7 +335,8 @@ class Values(abc.ABC):
         cls: Any = type(value)
         if issubclass(cls, VALUES) and of_library(cls.__module__):
             self._data += 1
-            return (cls, repr(value))
+            zone = self.value(getattr(value, "tzinfo", None), use)
+            return (cls, repr(value), zone, self._around(cls))
         if issubclass(cls, enum.Enum):
             return (Same(value), self._class(cls, use))
         if cls is np.ndarray or issubclass(cls, np.generic):
@@ -344,7 +357,8 @@ class Values(abc.ABC):
         if cls is contextvars.ContextVar:
             return (Same(value), self.value(current(value), use))
         if cls in _INSIDE:
-            return (cls, self.value(getattr(value, _INSIDE[cls]), use))
+            inside = self.value(getattr(value, _INSIDE[cls]), use)
+            return (cls, inside, self._around(cls))
         return None
 
     def _array(self, value: Any, use: Use) -> Hashable | None:
@@ -353,7 +367,8 @@ class Values(abc.ABC):
             raise TooMuchError(f"reads `{use.text()}`, an array of {value.nbytes:,} bytes")
         if value.dtype.hasobject:
             return None
-        return (type(value), value.dtype.str, value.shape, value.tobytes())
+        layout = (value.dtype.str, value.shape, value.strides, value.flags.num)
+        return (type(value), *layout, value.tobytes(), self._around("numpy"))
 
     def _escapes(self, value: Any, use: Use, depth: int | None) -> Hashable:
         if isinstance(value, types.ModuleType):
@@ -368,62 +383,6 @@ class Values(abc.ABC):
             "iterated)"
         )
 
-    # -- classes -----------------------------------------------------------------------------------
-
-    def _class(self, cls: type, use: Use) -> Hashable:
-        """A class that is used as a whole: its objects can do whatever its methods do."""
-        if of_library(cls.__module__):
-            if not stateless(cls.__module__):
-                name = f"{cls.__module__}.{cls.__name__}"
-                return self._unknown(f"uses `{name}`, which can read what changes")
-            return (Same(cls), registrations(cls))
-        mark = (id(cls), 0)
-        if mark in self._seen:
-            return Same(cls)
-        self._seen.add(mark)
-        parts: list[Hashable] = [Same(cls), registrations(cls)]
-        meta: Any = type(cls)
-        for base in (*cls.__mro__, *meta.__mro__):
-            if not of_library(base.__module__):
-                parts += self._body(base, use)
-        return tuple(parts)
-
-    def _body(self, cls: Any, use: Use) -> list[Hashable]:
-        is_enum = issubclass(cls, enum.Enum)
-        made = _MADE_BY_DATACLASS if "__dataclass_params__" in vars(cls) else frozenset()
-        parts: list[Hashable] = []
-        for name, member in list(vars(cls).items()):
-            if name in _ABOUT_CLASSES or (name in made and _is_generated(member)):
-                continue
-            if is_enum and not _is_written(member):
-                continue
-            if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
-                continue
-            if isinstance(member, TUPLE_FIELD) or member is None:
-                continue
-            parts.append((name, self._member(member, use)))
-        if is_enum:
-            for name, member in vars(cls)["_member_map_"].items():
-                own = {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
-                parts.append((name, self.value(member._value_, use), self.value(own, use)))
-        fields = dataclasses.fields(cls) if made else ()
-        parts += [
-            (field.name, self.value(default, use))
-            for field in fields
-            for default in (field.default, field.default_factory)
-            if default is not dataclasses.MISSING
-        ]
-        return parts
-
-    def _member(self, member: Any, use: Use) -> Hashable:
-        if isinstance(member, (staticmethod, classmethod)):
-            member = member.__func__
-        elif type(member) is functools.cached_property:
-            member = member.func
-        elif type(member) is property:
-            return (self.value(member.fget, use), self.value(member.fset, use))
-        return self.value(member, use)
-
     # -- bookkeeping -------------------------------------------------------------------------------
 
     def _spend(self, values: int) -> None:
@@ -436,29 +395,18 @@ class Values(abc.ABC):
         return None
 
 
-_OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
+def current(variable: Any) -> tuple[bool, Any]:
+    """Whether a context variable is set, and its current value or default."""
+    is_set = variable.get(NOTHING) is not NOTHING
+    try:
+        return is_set, variable.get()
+    except LookupError:
+        return is_set, None
 
 
-def registrations(cls: type) -> Hashable:
-    """What changes as classes are registered as subclasses of an abstract one."""
-    return abc.get_cache_token() if isinstance(cls, abc.ABCMeta) else None
-
-
-def current(variable: Any) -> Any:
-    """The current value of a context variable."""
-    return variable.get(None)
-
-
-def _is_written(member: Any) -> bool:
-    """Whether a member of an enum class is user code."""
-    if isinstance(member, (staticmethod, classmethod)):
-        member = member.__func__
-    if type(member) is property:
-        member = member.fget
-    return isinstance(member, types.FunctionType) and not is_library_function(member)
-
-
-def _is_generated(member: Any) -> bool:
-    """Whether `dataclass` wrote a method, rather than the user."""
-    code = getattr(getattr(member, "__wrapped__", member), "__code__", None)
-    return code is None or code.co_filename == "<string>"
+def library_of(function: Any) -> str:
+    """The root of the module of a built-in function; those of torch don't name it."""
+    if function.__module__ is not None:
+        return function.__module__.partition(".")[0]
+    torch = sys.modules.get("torch")
+    return "torch" if getattr(torch, function.__name__, None) is function else "builtins"

@@ -234,33 +234,38 @@ def read_archive(path: Path) -> tuple[list[Told], list[Told]]:
     """Training and test stories, the latter in order of chain length."""
     train: list[Told] = []
     test: list[Told] = []
-    for name, content in _files(path):
+    for name, where, content in _files(path):
         if name.endswith(("train.csv", "test.csv")):
-            (train if name.endswith("train.csv") else test).extend(_read_csv(name, content, path))
+            stories = list(_read_csv(name, where, content))
+            if not stories:
+                raise DataError(f"{where} holds no stories.")
+            (train if name.endswith("train.csv") else test).extend(stories)
     if not test:
         raise DataError(f"{path} holds no test stories (*test.csv).")
     return train, sorted(test, key=lambda story: (story.noise, story.length))
 
 
-def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the CSVs in a zip file or a folder."""
+def _files(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Name, place and content of each CSV in a zip file or a folder."""
+    if path.is_dir() or path.suffix == ".csv":
+        for file in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
+            try:
+                yield file.name, str(file), file.read_bytes()
+            except OSError as error:
+                raise DataError(f"{file} can't be read: {error.strerror}.") from None
+        return
     try:
-        if path.is_dir() or path.suffix == ".csv":
-            for file in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
-                yield file.name, file.read_bytes()
-            return
         with zipfile.ZipFile(path) as archive:
             for name in sorted(archive.namelist()):
                 if name.endswith(".csv"):
-                    yield name.rsplit("/", 1)[-1], archive.read(name)
+                    yield name.rsplit("/", 1)[-1], f"{path}: {name}", archive.read(name)
     except (OSError, *BROKEN_ARCHIVE) as error:
         raise DataError(f"{path} is truncated, damaged or not a zip file ({error}).") from None
 
 
-def _read_csv(name: str, content: bytes, path: Path) -> Iterator[Told]:
+def _read_csv(name: str, where: str, content: bytes) -> Iterator[Told]:
     """The stories of one file; a row that can't be read is named, and what is wrong with it."""
     rows = csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline=""), strict=True)
-    where = name if path.name == name else f"{path}: {name}"
     try:
         for values in rows:
             yield _read_row(name, values)

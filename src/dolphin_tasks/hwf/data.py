@@ -218,7 +218,9 @@ def draw_from(
     wanted = np.array([c for formula in classes for c in formula], dtype=np.int64)
     if not counts[wanted].all():
         missing = SYMBOLS[int(wanted[counts[wanted] == 0][0])]
-        raise DataError(f"there is no ink for the symbol {missing!r} on one side of the split.")
+        raise DataError(
+            f"there is no ink for the symbol {missing!r} on one side of the split of {ink.source}."
+        )
     places = choices[(counts.cumsum() - counts)[wanted] + rng.integers(counts[wanted])]
     ends = np.cumsum([len(formula) for formula in classes])
     return [part.tolist() for part in np.split(places, ends[:-1])]

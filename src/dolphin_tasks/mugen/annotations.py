@@ -224,15 +224,15 @@ def _read_pictures(folder: Path) -> np.ndarray:
 
     paths = sorted(folder.glob("*.png"))
     _check_count(folder, len(paths))
-    pictures = []
+    pictures: list[np.ndarray] = []
     for path in (paths[place] for place in spread(len(paths), FRAMES)):
         try:
             with Image.open(path) as picture:
                 pictures.append(np.array(picture.convert("RGB")))
         except (*BROKEN_PICTURE, Image.DecompressionBombError) as error:
             raise DataError(f"{path} can't be read as a picture: {error}.") from None
-    if len({picture.shape for picture in pictures}) > 1:
-        raise DataError(f"{folder}: the pictures are not all of the same size.")
+        if pictures[-1].shape != pictures[0].shape:
+            raise DataError(f"{path} is not of the same size as {paths[0].name}.")
     return np.stack(pictures)
 
 

@@ -171,8 +171,8 @@ def load(
         made.append(Groups(footage, texts, actions, mirror and name == "train"))
         if not len(made[-1]):
             raise DataError(
-                f"{folder}: the {len(texts)} usable {name} clips make no group of {GROUP} with "
-                "different actions."
+                f"{folder / annotations.FILES[name]}: the {len(texts)} usable clips make no group "
+                f"of {GROUP} with different actions."
             )
     source = f"annotated clips in {folder}, {captions} captions; {skipped} clips left out"
     return Data(made[0], made[1], made[2], source)

@@ -71,7 +71,10 @@ def list_arena(folder: Path) -> Listed:
     found: Listed = []
     lists = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
     for path in lists:
-        for number, parts in enumerate(_rows(path), 1):
+        rows = _rows(path)
+        if not rows:
+            raise DataError(f"{path} lists no pictures.")
+        for number, parts in enumerate(rows, 1):
             if len(parts) < 4 or parts[3] not in ("0", "1"):
                 raise DataError(
                     f"{path}, line {number}: expected folder, file, number and label (0 or 1), got "
@@ -79,7 +82,7 @@ def list_arena(folder: Path) -> Listed:
                 )
             found.append((folder / parts[0] / parts[1], parts[3] == "1"))
     if not found:
-        raise DataError(f"{folder / 'metadata'} lists no pictures.")
+        raise DataError(f"{folder / 'metadata'} holds no lists of pictures (*.npy).")
     return found
 
 

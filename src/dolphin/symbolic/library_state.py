@@ -1,0 +1,193 @@
+"""What a library's functions depend on besides their arguments: its settings, and patches of it.
+
+The code of a library counts by identity: it is trusted to compute results from arguments. Two
+things can still change underneath it: settings (print options, the precision of decimals, the time
+zone), and names that somebody patches (a method of `fractions.Fraction`). `state_of_library` gives
+a key that differs after either. Patches are noticed in the package of the function that is called,
+and in the classes named there, not in all that those call in turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import decimal
+import itertools
+import locale
+import os
+import sys
+import time
+import types
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dolphin.symbolic.bounded import register
+from dolphin.symbolic.libraries import is_library_function, of_library
+
+
+class LibraryState(NamedTuple):
+    """The state of a library: a key for it, and user code that was put into it."""
+
+    key: Hashable
+    foreign: tuple[Any, ...] = ()
+
+
+PLAIN = LibraryState(None)
+
+
+def everywhere() -> Hashable:
+    """Settings that any code depends on: how deep it may recurse, how numbers are written."""
+    numeric = locale.setlocale(locale.LC_NUMERIC)
+    return (sys.getrecursionlimit(), sys.get_int_max_str_digits(), numeric)
+
+
+def state_of_library(module: str) -> LibraryState:
+    """The present state of the library that a module belongs to.
+
+    >>> before = state_of_library("decimal")
+    >>> with decimal.localcontext(prec=5):
+    ...     state_of_library("decimal") == before
+    False
+    >>> state_of_library("decimal") == before, state_of_library("math").key is None
+    (True, True)
+    """
+    root = module.partition(".")[0]
+    return _together(root, _names_of(root, lambda: _scopes(root)))
+
+
+def state_of_class(cls: type) -> LibraryState:
+    """The same for one class of a library, which is cheaper than for all of it."""
+    root = cls.__module__.partition(".")[0]
+    return _together(root, _names_of(cls, lambda: [vars(cls)] if can_be_patched(cls) else []))
+
+
+def _together(root: str, names: _Names | None) -> LibraryState:
+    settings = _SETTINGS.get(root)
+    if settings is None:
+        return PLAIN if names is None else LibraryState(names.version, names.foreign)
+    if names is None:
+        return LibraryState(settings())
+    return LibraryState((settings(), names.version), names.foreign)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _of_decimal() -> Hashable:
+    context = decimal.getcontext()
+    _, (*fixed, _, traps) = context.__reduce__()  # all but the flags, which calculations set
+    return (*fixed, tuple(traps))
+
+
+def _of_numpy() -> Hashable:
+    return (tuple(np.geterr().values()), repr(np.get_printoptions()))
+
+
+def _of_torch() -> Hashable:
+    torch: Any = sys.modules["torch"]
+    printing = sys.modules["torch._tensor_str"].PRINT_OPTS
+    return (
+        torch.get_default_dtype(),
+        str(torch.get_default_device()),
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+        repr(printing),
+        _of_numpy(),
+    )
+
+
+def _of_clocks() -> Hashable:
+    names = locale.setlocale(locale.LC_TIME)  # of days and months
+    return (os.environ.get("TZ"), time.tzname, time.timezone, names)
+
+
+def _of_copying() -> Hashable:
+    tables = (getattr(copy, name, {}) for name in ("_copy_dispatch", "_deepcopy_dispatch"))
+    return tuple(tuple(table.items()) for table in (copyreg.dispatch_table, *tables))
+
+
+_SETTINGS: Mapping[str, Callable[[], Hashable]] = {
+    "copy": _of_copying,
+    "datetime": _of_clocks,
+    "decimal": _of_decimal,
+    "numpy": _of_numpy,
+    "scipy": _of_numpy,
+    "time": _of_clocks,
+    "torch": _of_torch,
+}
+
+
+# -- patches ---------------------------------------------------------------------------------------
+
+
+class _Names(NamedTuple):
+    """What the names of a library stand for: those of its modules, classes and objects."""
+
+    version: int  # another one after every change, never used again
+    scopes: tuple[tuple[Mapping[str, Any], tuple[Any, ...]], ...]
+    foreign: tuple[Any, ...]
+
+    def unchanged(self) -> bool:
+        return all(
+            len(scope) == len(values) and all(map(is_, scope.values(), values))
+            for scope, values in self.scopes
+        )
+
+
+_known: dict[str | type, _Names | None] = {}
+_versions = itertools.count()
+register("names of libraries", _known.__len__, _known.clear)
+
+
+def _names_of(owner: str | type, find: Callable[[], Iterable[Mapping[str, Any]]]) -> _Names | None:
+    """What the names of a library or class stand for; None where nothing can be patched."""
+    known = _known.get(owner)
+    if known is None and owner in _known:
+        return None
+    if known is not None and known.unchanged():
+        return known
+    scopes = tuple((scope, tuple(scope.values())) for scope in find())
+    values = itertools.chain.from_iterable(values for _, values in scopes)
+    names = _Names(next(_versions), scopes, tuple(filter(_is_foreign, values))) if scopes else None
+    _known[owner] = names
+    return names
+
+
+def _scopes(root: str) -> list[Mapping[str, Any]]:
+    """The names of a part of Python that is written in Python: of modules, classes and objects."""
+    file = str(getattr(sys.modules.get(root), "__file__", None))
+    if root not in sys.stdlib_module_names or not file.endswith(".py"):
+        return []
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if (name == root or name.startswith(root + ".")) and isinstance(module, types.ModuleType)
+    ]
+    found: dict[int, Mapping[str, Any]] = {}
+    for value in itertools.chain.from_iterable(list(vars(module).values()) for module in modules):
+        cls = value if isinstance(value, type) else type(value)
+        if can_be_patched(cls) and not isinstance(value, (types.ModuleType, int)):
+            found[id(value)] = vars(value) if hasattr(value, "__dict__") else {}
+    return [*map(vars, modules), *found.values()]
+
+
+def can_be_patched(cls: type) -> bool:
+    """Whether attributes of a class can be assigned: it is not part of the interpreter."""
+    return cls.__flags__ & (1 << 9 | 1 << 8) == 1 << 9  # on the heap, and not immutable
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether a user put this into a library."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    if isinstance(value, types.FunctionType):
+        # Methods of named tuples are made in a scope of their own.
+        scope = str(value.__globals__.get("__name__"))
+        return not is_library_function(value) and not scope.startswith("namedtuple_")
+    owner = value.__module__ if isinstance(value, type) else type(value).__module__
+    return isinstance(owner, str) and (owner == "unittest.mock" or not of_library(owner))
