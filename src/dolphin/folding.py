@@ -22,7 +22,8 @@ from dolphin.execution.recollection import Recollection
 from dolphin.execution.recurrences import Limit
 from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
-from dolphin.execution.tagged import Tagged, check, tagged_of
+from dolphin.execution.sketching import RowLoop
+from dolphin.execution.tagged import Tagged, check, present_only, tagged_of
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.goals import Directed, Goal
 from dolphin.operations import apply, union
@@ -166,10 +167,15 @@ def _looped(
     result = known.run(limit)
     if result is not None:
         return distribution_of(result)
+    in_rows = RowLoop(own, tagged_of(start))
+    result = None if only_new or limit.enough else in_rows.run(distribution_of, limit.rounds)
+    if result is not None:
+        return distribution_of(result)
     notes = None if only_new else known.notes()
     found = _repeated(step, start, limit, only_new=only_new, notes=notes)
     if notes is not None:
         known.learn(notes)
+    in_rows.learn()
     return found
 
 
@@ -286,7 +292,7 @@ def _settled(old: Tagged, new: Tagged) -> bool:
     index = Index(np.where(places >= 0, address.at(every, places), -1).reshape(-1))
     aligned = new.provenance.select(tags, index)
     known = old.tags_like(aligned)
-    known = old.provenance.flatten(known, old.batch) if old.shared else known
+    known = old.provenance.flatten(known, old.batch) if old.shared else present_only(known, old)
     return new.provenance.saturated(known, aligned)
 
 

@@ -31,6 +31,8 @@ def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     around = surroundings()
     if around is PLAIN:
         return _combined(task, operands, where)
+    if around.sketch is not None:
+        return around.sketch.combine(task, operands, where)
     if around.sample is not None and where is None:
         return around.sample.combine(task, operands)
     return combine_now(task, operands, where)
@@ -223,6 +225,8 @@ def unite(operands: Sequence[Tagged]) -> Tagged:
     around = surroundings()
     if around is PLAIN:
         return _united(operands)
+    if around.sketch is not None:
+        return around.sketch.unite(operands)
     if around.unions is not None:
         return around.unions(operands)
     if around.sample is not None:

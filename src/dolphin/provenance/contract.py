@@ -24,6 +24,7 @@ from dolphin.execution.indices import Contraction, Convolution, Index, IndexList
 from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import log_of_rest, prob_of_log
+from dolphin.symbolic.growth import Growth
 
 Tags = Any
 
@@ -226,6 +227,25 @@ class Provenance(abc.ABC):
         """The tags that a fixpoint ends with, as if it were run round by round.
 
         None where there is no loop for these tags, or if it has to go on after the last round.
+        """
+        return None
+
+    has_row_loops: ClassVar[bool] = False
+    """The same for recursions over symbols of each row's own: see `looped_in_rows`."""
+
+    def looped_in_rows(
+        self,
+        growth: Growth,
+        starts: bool,
+        keeps: bool,
+        most_rounds: int,
+        start: Tags,
+        other: Tags,
+    ) -> Tags | None:
+        """The flattened tags that a fixpoint of such a recursion ends with.
+
+        A round gives each symbol what is combined into it, its tag of the start if the recursion
+        `starts` with that in each round, and the one that it has if it `keeps` that. None as above.
         """
         return None
 

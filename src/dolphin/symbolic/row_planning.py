@@ -98,7 +98,7 @@ def group_rows(
 ) -> Plan:
     """The plan that ⊕-es equal symbols of a row, in the order of their first combinations."""
     size = len(table)
-    first, group_of = _first_appearances(row * size + table.classes(results), batch * size)
+    first, group_of = first_appearances(row * size + table.classes(results), batch * size)
     group_row = row[first]
     counts = np.bincount(group_row, minlength=batch)
     width = max(1, int(counts.max(initial=0)))
@@ -116,7 +116,7 @@ def group_rows(
 _LARGEST_SCATTER = 1 << 24  # places of an array that is never read as a whole
 
 
-def _first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
+def first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each code below `bound` appears first, in that order, and the group of every entry."""
     count = len(codes)
     if bound > min(_LARGEST_SCATTER, 64 * count):  # few codes of many: sorting visits only these

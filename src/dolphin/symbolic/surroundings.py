@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dolphin.execution.pending import Sample
     from dolphin.execution.profiling import Profile
     from dolphin.execution.renewing import Recursion
+    from dolphin.execution.sketching import Sketch
     from dolphin.execution.tagged import Tagged
     from dolphin.symbolic.executions import Execution
 
@@ -33,6 +34,8 @@ class Surroundings(NamedTuple):
     """The last round of a fixpoint, of which tags are reused."""
     notes: Notes | None = None
     """Those of a fixpoint about its rounds."""
+    sketch: Sketch | None = None
+    """What writes down the operations of a step instead of running them."""
     unions: Callable[[Sequence[Tagged]], Tagged] | None = None
     """What a fixpoint with a goal does instead of a union."""
 

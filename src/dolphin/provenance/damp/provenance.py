@@ -23,6 +23,7 @@ from dolphin.provenance.damp.convolution import log_convolution
 from dolphin.provenance.damp.flat import flat_sums
 from dolphin.provenance.damp.formulas import log_sums
 from dolphin.provenance.damp.recursion import plain_rounds
+from dolphin.provenance.damp.row_recursion import Rounds, rounds_in_rows
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.logarithms import (
     LogTags,
@@ -40,6 +41,7 @@ from dolphin.provenance.numerics import (
     plain_share,
     underflows,
 )
+from dolphin.symbolic.growth import Growth
 
 
 class DAMP(LogTags):
@@ -118,6 +120,20 @@ class DAMP(LogTags):
     ) -> Tensor | None:
         rounds = limit.rounds if limit.enough else len(form.sizes) - 1  # symbols alone decide
         return plain_rounds(form, rounds, self.above_one == "clip", start, constant, other)
+
+    has_row_loops = True
+
+    def looped_in_rows(
+        self,
+        growth: Growth,
+        starts: bool,
+        keeps: bool,
+        most_rounds: int,
+        start: Tensor,
+        other: Tensor,
+    ) -> Tensor | None:
+        clip = self.above_one == "clip"
+        return rounds_in_rows(Rounds(growth, starts, keeps), clip, start, other)
 
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕

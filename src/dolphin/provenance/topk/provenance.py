@@ -34,6 +34,7 @@ from dolphin.provenance.topk.likeliest import likeliest_choices
 from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
+from dolphin.provenance.topk.row_recursion import likeliest_in_rows
 from dolphin.provenance.topk.search import Search
 from dolphin.provenance.topk.weighing import (
     FACT_PENALTY,
@@ -43,6 +44,7 @@ from dolphin.provenance.topk.weighing import (
     log_weights,
     sum_of_proofs,
 )
+from dolphin.symbolic.growth import Growth
 
 AnyProofs = Proofs | LargeInput
 Known = tuple[Tensor, Tensor]  # patterns and scores of proofs
@@ -361,6 +363,22 @@ class TopKProofs(Provenance):
         if self.k > 1:
             return None
         return likeliest_proofs(form, limit, written(start), written(constant), written(other))
+
+    has_row_loops = True
+
+    @torch.no_grad()
+    def looped_in_rows(
+        self,
+        growth: Growth,
+        starts: bool,
+        keeps: bool,
+        most_rounds: int,
+        start: AnyProofs,
+        other: AnyProofs,
+    ) -> Proofs | None:
+        if isinstance(start, LargeInput) or isinstance(other, LargeInput):
+            return None
+        return likeliest_in_rows(growth, starts, keeps, self.k, most_rounds, start, other)
 
     # -- samples of a batch ------------------------------------------------------------------------
 
