@@ -120,6 +120,12 @@ def pair_of_digits(scores, **options):
     return dl.Distribution.each_from_logits(scores, range(10), **options)
 
 
+def one_softmax_for_both(scores):
+    probs = scores.flatten(1).softmax(1).unflatten(1, (2, 10))
+    one, other = (dl.Distribution(p, range(10)) for p in probs.unbind(1))
+    return one + other, [3, 4, 5, 6], "lost mass", "or over several inputs"
+
+
 def shifted_digits(scores):
     one, other = dl.Distribution.each_from_logits(scores, range(1, 11))
     return one + other, [0, 1, 5, 18], "out of reach", "from 2 to 20"
@@ -164,7 +170,7 @@ def only_the_likeliest(scores):
     "broken",
     [
         shifted_digits, certain_too_early, filtered_away, too_sure, not_sure_enough,
-        only_the_likeliest,
+        only_the_likeliest, one_softmax_for_both,
     ],
 )  # fmt: skip
 def test_programs_it_has_not_seen(broken):
@@ -207,6 +213,37 @@ def test_a_forgotten_exclusive(provenance):
     assert any("exclusive=False" in each.advice for each in report.findings)
     after = dl.diagnose(hops(False), [(0, 3)] * 4)
     assert not any("exclusive=False" in each.advice for each in after.findings)
+
+
+@pytest.mark.parametrize("provenance", ["dtkp-am", "dtkp-wmc", "exact"])
+def test_a_softmax_whose_symbols_are_said_to_be_independent(provenance):
+    scores = torch.randn(4, 2, 10, generator=generator()).requires_grad_()
+    with dl.using(provenance):
+        for exclusive in (False, True):
+            inputs = [
+                dl.Distribution(p, range(10), exclusive=exclusive)
+                for p in scores.softmax(-1).unbind(1)
+            ]
+            report = dl.diagnose(inputs[0] + inputs[1], [3, 4, 5, 6])
+            assert ("independent input" in kinds(report)) != exclusive
+        edges = dl.Distribution(torch.rand(4, 3).requires_grad_(), "abc", exclusive=False)
+        assert "independent input" not in kinds(dl.diagnose(edges, ["a"] * 4))
+        alone = dl.Distribution(scores[:, 0].softmax(-1), range(10), exclusive=False)
+        found = finding(dl.diagnose(alone, [1, 2, 3, 4]), "independent input")
+    assert "1 of 1 inputs add up to 1" in found.text and "exclusive=True" in found.advice
+
+
+@pytest.mark.parametrize("provenance", ["dtkp-am", "exact"])
+def test_an_input_that_was_detached_is_mentioned(provenance):
+    scores = torch.randn(4, 2, 10, generator=generator()).requires_grad_()
+    one, other = scores.unbind(1)
+    with dl.using(provenance, **({"k": 100} if provenance == "dtkp-am" else {})):
+        for second, fixed in ((other.detach(), 1), (other, 0)):
+            digits = [dl.Distribution.from_logits(logits, range(10)) for logits in (one, second)]
+            report = dl.diagnose(digits[0] + digits[1], [3, 4, 5, 6])
+            assert report.fixed == (fixed, 2)
+            assert report.findings == ()
+            assert ("1 of 2 inputs require no gradient" in str(report)) == bool(fixed)
 
 
 def test_nothing_recorded_and_nothing_found():

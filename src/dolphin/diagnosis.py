@@ -19,6 +19,7 @@ from dolphin.execution.profiling import Entry
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import cut_values, graph_of
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import flush, rounding
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.topk import TopKProofs
@@ -59,6 +60,8 @@ class Diagnosis:
     operations: tuple[Entry, ...]
     """Operations of the `dolphin.profile()` block around the call, if there is one."""
     bytes_per_combination: int
+    fixed: tuple[int, int] = (0, 0)
+    """How many of how many inputs require no gradient, for algebras that know their inputs."""
 
     def __str__(self) -> str:
         lines = [self._title()]
@@ -81,6 +84,11 @@ class Diagnosis:
         if self.bounds is not None and self.bounds[1].any():
             low, high = (bound.mean().item() for bound in self.bounds)
             notes.append(f"the target's probability, on average: between {low:.3g} and {high:.3g}")
+        if 0 < self.fixed[0] < self.fixed[1]:
+            notes.append(
+                f"{self.fixed[0]} of {self.fixed[1]} inputs require no gradient (a frozen network, "
+                "a detached tensor): they are taken as given"
+            )
         for entry in self.operations:
             size = entry.combinations * self.batch * self.bytes_per_combination / 1e6
             notes.append(
@@ -121,6 +129,7 @@ def diagnose(
     with graph_of("diagnose"):
         case = _Case(d, wanted, match, logs, probs)
     findings = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]
+    findings += case.independent()
     active = surroundings().profile
     return Diagnosis(
         d.batch,
@@ -130,6 +139,7 @@ def diagnose(
         case.bounds(),
         () if active is None else active.entries,
         d.info().dtype.itemsize * getattr(d.provenance, "k", 1),
+        (sum(not facts.log_probs.requires_grad for facts in case.inputs), len(case.inputs)),
     )
 
 
@@ -142,6 +152,7 @@ class _Case:
         self.d, self.targets, self.match, self.logs = d, targets, match, logs
         self.mass, self.largest = probs.sum(1), probs.max(1, initial=0.0)
         self.present = self._present()
+        self.inputs = [facts.whole or facts for facts in d.provenance.facts_in(d.tags_like())]
         self.leaves, self.cut, self.sums = _looked_through(logs)
         likely = (logs.detach() > flush(logs.dtype)).cpu().numpy()
         self.reached = self.present & likely
@@ -250,7 +261,10 @@ class _Case:
 
     def without_gradient(self) -> list[Finding]:
         if self.d.constant or (not self.logs.requires_grad and self.reached.any()):
-            text = "the result has no gradients: nothing was recorded, or its inputs are constants"
+            text = (
+                "the result has no gradients: nothing was recorded, or its inputs are constants (a "
+                "frozen network, detached tensors)"
+            )
             if self.d.constant:
                 text = "the result depends on no probability: all of its inputs are certain"
             advice = (
@@ -300,14 +314,27 @@ class _Case:
             advice = f"a larger k than {k}, 'exact', or 'damp' where inputs are used once"
             return [Finding("too few proofs", tuple(rows.tolist()), text, advice)]
         text = (
-            f"{mass}: the rest was sampled or filtered away, or belongs to pairs of symbols that "
-            "no condition let through"
+            f"{mass}: the rest was sampled or filtered away, belongs to pairs of symbols that no "
+            "condition let through, or is missing from inputs that add up to less than 1"
         )
         advice = (
             "exclusive=False for inputs whose symbols can hold together (edges of a graph, boxes "
-            "of an image); a larger k of dolphin.sample"
+            "of an image); a larger k of dolphin.sample; a softmax over the symbols of one input, "
+            "not over the batch or over several inputs"
         )
         return [Finding("lost mass", tuple(rows.tolist()), text, advice)]
+
+    def independent(self) -> list[Finding]:
+        """Inputs that look like a softmax, but whose symbols are said to hold independently."""
+        sizes = [facts.columns for facts in self.inputs if _is_softmax_of_independent(facts)]
+        if not sizes:
+            return []
+        text = (
+            f"{len(sizes)} of {len(self.inputs)} inputs add up to 1 in every row, as a softmax "
+            f"does, but their symbols ({sizes[0]} of the first) are independent: several can hold"
+        )
+        advice = "exclusive=True, the default, if each input is one choice between its symbols"
+        return [Finding("independent input", tuple(range(self.d.batch)), text, advice)]
 
     def _is_fuzzy(self) -> bool:
         """Whether results need not add up to 1."""
@@ -322,6 +349,14 @@ class _Case:
         low = torch.where(torch.from_numpy(self.present), self.logs.detach().cpu().exp(), 0.0)
         rest = torch.from_numpy(1.0 - self.mass).clamp(min=0.0).to(low.dtype)
         return low, (low + rest).clamp(max=1.0)
+
+
+def _is_softmax_of_independent(facts: Facts) -> bool:
+    if facts.columns < 2 or any(len(group) > 1 for group in facts.groups):
+        return False
+    probs = facts.log_probs.detach().exp()
+    near = (probs.sum(0) - 1.0).abs() < 1e-4
+    return bool(near.all()) and bool((probs.amax(0) < 1.0).any())  # not only what is known
 
 
 def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:

@@ -179,6 +179,9 @@ class Exact(Provenance):
         table, numbers, like = tags.table, tags.numbers, tags.like
         return lambda given: Formulas(table, numbers, tuple(given[p] for p in places), like)
 
+    def facts_in(self, tags: Formulas) -> tuple[Facts, ...]:
+        return tags.inputs
+
     def glance(self, tags: Formulas) -> Tensor | None:
         quick = Exact(max_nodes=2000, seconds=0.2, compiler="diagrams")
         try:
