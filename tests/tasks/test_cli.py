@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -58,6 +59,26 @@ def test_tasks_have_help_on_every_option(task, capsys):
         assert option in printed
     assert status("train", "--help") == 0
     assert task in capsys.readouterr().out
+
+
+def test_list_of_tasks_fits_a_terminal(capsys):
+    assert status("train", "--help") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    for name, task in TASKS.items():
+        assert any(line.split() == [name, *task.summary.split()] for line in printed)
+
+
+@pytest.mark.parametrize("task", ["sum", "hwf", "pathfinder"])
+def test_help_breaks_lines_only_where_they_are_full(task, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert status("train", task, "--help") == 0
+    printed = capsys.readouterr().out.splitlines()
+    indent = max(len(line) - len(line.lstrip()) for line in printed if line.strip())
+    for line, after in itertools.pairwise(printed):
+        if line[:indent].strip() == after[:indent].strip() == "" and after.strip():
+            word = after.split()[0]
+            assert len(line.rstrip()) + 1 + len(word) >= 80, (line, after)
 
 
 def test_tasks_are_listed_with_their_data(capsys, tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
     """Learn to read family stories from how two people in them are related."""
 
     name = "clutrr"
-    summary = "tell how two people of a story are related when no sentence says it"
+    summary = "tell how two people are related when no sentence says it"
     config_class = ClutrrConfig
     group_names = GROUPS
     group_title = "chain length, or kind of noise"

@@ -48,7 +48,7 @@ class ScenesTask(Task[ScenesConfig, data.SceneBatch]):
     """Learn shapes, colours and sizes from answers to questions."""
 
     name = "scenes"
-    summary = "answer questions about pictures of things, knowing only such answers"
+    summary = "answer questions about pictures, knowing only such answers"
     config_class = ScenesConfig
     group_names = KINDS
     group_title = "question"

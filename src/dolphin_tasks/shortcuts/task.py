@@ -96,7 +96,7 @@ class EvenOddTask(ShortcutTask):
     """Learn to read digits from sums of two even or two odd ones that leave many readings open."""
 
     name = "even-odd"
-    summary = "read digits from sums of two even or two odd ones, with many readings open"
+    summary = "read digits from sums of two even or two odd ones"
     pairs = data.EVEN_ODD
     digits = 10
 

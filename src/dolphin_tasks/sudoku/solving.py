@@ -49,7 +49,7 @@ class Sudoku9Task(BoardTask[Sudoku9Config]):
     """Learn to read and solve 9×9 Sudokus from the digits that were filled in."""
 
     name = "sudoku-9"
-    summary = "solve 9×9 Sudokus of handwritten digits, knowing only what was filled in"
+    summary = "solve handwritten 9×9 Sudokus, knowing only what was filled in"
     config_class = Sudoku9Config
     digits = 9
     make = staticmethod(data.puzzles)

@@ -38,7 +38,7 @@ class SudokuTask(BoardTask[SudokuConfig]):
     """Learn to read digits from whether 4×4 boards of them are valid."""
 
     name = "sudoku"
-    summary = "read the digits of 4×4 Sudokus, knowing only which boards are valid"
+    summary = "read digits of 4×4 Sudokus, knowing only which boards are valid"
     config_class = SudokuConfig
     digits = 4
     make = staticmethod(data.validity_boards)

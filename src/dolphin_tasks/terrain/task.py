@@ -57,7 +57,7 @@ class TerrainTask(Task[TerrainConfig, data.MapBatch]):
     """Learn what ground costs from cheapest paths."""
 
     name = "terrain"
-    summary = "find cheapest paths across pictures of terrain, knowing only such paths"
+    summary = "find cheapest paths across terrain, knowing only such paths"
     config_class = TerrainConfig
 
     def data(self) -> Data[data.MapBatch]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import inspect
+import itertools
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import torch
 import tyro
@@ -43,8 +47,42 @@ def _own_options_first(options: type[Any]) -> type[Any]:
     fields: dict[str, Any] = options.__dataclass_fields__
     shared = {field.name for field in dataclasses.fields(TrainConfig)}
     ordered = dict(sorted(fields.items(), key=lambda item: item[0] in shared))
-    same = {"__doc__": options.__doc__, "__module__": options.__module__}
-    return type(options.__name__, (options,), {**same, "__dataclass_fields__": ordered})
+    hints, texts = get_type_hints(options, include_extras=True), option_texts(options)
+    members = {
+        "__doc__": options.__doc__,
+        "__module__": options.__module__,
+        "__dataclass_fields__": ordered,
+        "__annotations__": {
+            name: Annotated[hints[name], tyro.conf.arg(help=texts[name])]
+            for name in ordered
+            if name in texts
+        },
+    }
+    return type(options.__name__, (options,), members)
+
+
+def option_texts(options: type[Any]) -> dict[str, str]:
+    """What the strings below the fields of a dataclass and of its bases say, each as one line.
+
+    tyro reads them, too, but breaks lines where the source does.
+    """
+    texts: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError):  # a built-in class, or one without a file
+            continue
+        lines = body.body if isinstance(body, ast.ClassDef) else []
+        for field, below in itertools.pairwise(lines):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[name] = " ".join(text.split())
+                case _:
+                    pass
+    return texts
 
 
 def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -55,7 +93,8 @@ def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
     if arguments[:1] == ["--task"]:
         arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = "".join(f"  {name:<10}{task.summary}\n" for name, task in TASKS.items())
+        width = max(map(len, TASKS)) + 2
+        lines = "".join(f"  {name:<{width}}{task.summary}\n" for name, task in TASKS.items())
         text = f"usage: dolphin {command} TASK [OPTIONS]\n\ntasks:\n{lines}\n"
         text += f"`dolphin {command} TASK --help` lists the options of a task.\n"
         text += f"Your own: dolphin {command} --task module:Class [OPTIONS]\n"

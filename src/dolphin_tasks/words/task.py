@@ -79,7 +79,7 @@ class WordsTask(Task[WordsConfig, ProblemBatch]):
     """Teach a language model to read word problems from their results."""
 
     name = "words"
-    summary = "read word problems with a language model, knowing only their results"
+    summary = "read word problems with a language model, knowing only results"
     config_class = WordsConfig
     group_names = OPERATIONS
     group_title = "operation"
