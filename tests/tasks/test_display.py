@@ -94,3 +94,15 @@ def test_the_chosen_epoch_is_marked_and_the_legend_is_outside(tmp_path, monkeypa
     right = kept[0].axes[1]
     assert any(line.get_label() == "chosen epoch" for line in right.lines)
     assert right.get_legend() is None and len(kept[0].legends) == 1
+
+
+@pytest.mark.parametrize(("last", "scale"), [(900.0, "linear"), (10.0, "log"), (0.0, "linear")])
+def test_steep_losses_have_a_logarithmic_axis(tmp_path, monkeypatch, last, scale):
+    kept = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure))
+    history = [
+        {"epoch": e, "loss": loss, "train_accuracy": 0.9, "validation_accuracy": 0.9}
+        for e, loss in ((1, 5000.0), (2, last))
+    ]
+    plots.draw_learning_curve(history, tmp_path / "c.png", 2)
+    assert kept[0].axes[0].get_yscale() == scale

@@ -227,6 +227,9 @@ def test_smoke(tmp_path, capsys):
     options = ["--epochs", "1", "--batch", "4", "--device", "cpu", "--out", str(out)]
     assert main(["train", "mugen", *sizes, *options]) == 0
     results = json.loads((out / "results.json").read_text())
+    printed = capsys.readouterr().out
+    assert "whole test set, vtr by sequence, recall@1: " in printed
+    assert "reordered captions, vtr: " in printed
     assert 0 <= results["test_accuracy"] <= 1
     assert 0 < results["symbolic_share"] < 1
     assert "generated platform world" in results["data"]

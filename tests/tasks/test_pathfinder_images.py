@@ -275,6 +275,18 @@ def test_the_arena_is_read(tmp_path):
     assert all(len(part) == 0 for part in task.perceived(outputs, unknown))
 
 
+def test_a_run_is_tested_on_all_images_that_it_was_not_trained_on(tmp_path):
+    folder, _ = write_arena(tmp_path / "new")
+    task = make_task(data_dir=folder, test_samples=28, balance="distance")
+    assert len(task.data_elsewhere(None).test) == 28
+    assert len(make_task(data_dir=folder).data_elsewhere(tmp_path).test) == 30
+    assert len(make_task(data_dir=folder).data_elsewhere(tmp_path / "new").test) == 3
+    elsewhere = make_task(data_dir=tmp_path)
+    for read in (elsewhere.data, lambda: elsewhere.data_elsewhere(None)):
+        with pytest.raises(DataError, match="holds no PathFinder images"):
+            read()
+
+
 @pytest.mark.parametrize("kind", ["<U64", "S64"])
 def test_metadata_of_the_public_generator(tmp_path, kind):
     """It writes arrays of strings, and no folder named after the size."""

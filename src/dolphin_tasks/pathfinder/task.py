@@ -144,7 +144,7 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         config, design = self.config, self.config.design()
         test = config.test_samples or TEST
         counts = (config.train_samples or TRAIN, min(VALIDATION, test), test)
-        folder = arena.find_arena(config.size, config.dashes, config.data_dir)
+        folder = self._arena()
         if folder is not None and config.balance != "none":
             raise OptionError(f"--balance is for drawn images, not for those in {folder}.")
         if folder is not None:
@@ -162,6 +162,27 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
             f"dashes two margins apart, {design.distractors} distractors, data seed "
             f"{config.data_seed}{note}",
         )
+
+    def data_elsewhere(self, trained_in: Path | None) -> Data[data.PathBatch]:
+        """All images of a folder, unless the run was trained on them."""
+        config, folder = self.config, self._arena()
+        known = arena.find_arena(config.size, config.dashes, trained_in)
+        if folder is None or (known is not None and known.resolve() == folder.resolve()):
+            return self.data()
+        listed = arena.list_arena(folder)[: config.test_samples]
+        none, images = (arena.read_pictures(part, config.size) for part in ([], listed))
+        return Data(none, none, images, f"all images in {folder}")
+
+    def _arena(self) -> Path | None:
+        """The folder of images to read, None where images are drawn."""
+        config = self.config
+        folder = arena.find_arena(config.size, config.dashes, config.data_dir)
+        if folder is None and config.data_dir is not None:
+            raise DataError(
+                f"{config.data_dir} holds no PathFinder images: neither `imgs` and `metadata`, nor "
+                f"`pathfinder{config.size}` with the subset of {config.dashes} dashes."
+            )
+        return folder
 
     def _plans(self, split: int, count: int) -> data.Plans:
         config, design = self.config, self.config.design()

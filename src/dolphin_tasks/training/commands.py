@@ -223,7 +223,10 @@ def evaluate_run(arguments: list[str]) -> int:
     options = parse(EvalOptions, "eval", arguments)
     processes = Processes(options.device)
     task, network = trained(options.run, processes, options.data_dir)
-    data = task.data()
+    if options.data_dir is None:
+        data = task.data()
+    else:
+        data = task.data_elsewhere(_stored(options.run)[1].data_dir)
     samples = data.test if options.split == "test" else data.validation
     if not len(samples):
         raise RunError(f"there are no {options.split} samples in: {data.source}.")
@@ -298,13 +301,7 @@ def trained(
 ) -> tuple[Task[Any, Any], torch.nn.Module]:
     """The task of a run, and its network with the best weights."""
     folder = RunFolder(run)
-    if not run.is_dir():
-        raise RunError(f"{run}: there is no such run folder.")
-    stored = folder.read_fields("config.json", {"task": str, "config": dict})
-    with _options_of(folder.path / "config.json"):
-        task_class = find_task(stored["task"])
-        config = task_class.config_class.from_json(stored["config"])
-        config.check()
+    task_class, config = _stored(run)
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=data_dir)
     task = task_class(config)
@@ -313,3 +310,16 @@ def trained(
     weights = checkpoint.part(content, "network", dict, folder.best)
     checkpoint.load_weights(network, weights, folder.best)
     return task, network.to(processes.device)
+
+
+def _stored(run: Path) -> tuple[type[Task[Any, Any]], TrainConfig]:
+    """The task of a run, and the options that it was trained with."""
+    folder = RunFolder(run)
+    if not run.is_dir():
+        raise RunError(f"{run}: there is no such run folder.")
+    stored = folder.read_fields("config.json", {"task": str, "config": dict})
+    with _options_of(folder.path / "config.json"):
+        task_class = find_task(stored["task"])
+        config = task_class.config_class.from_json(stored["config"])
+        config.check()
+    return task_class, config

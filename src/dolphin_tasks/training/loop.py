@@ -18,7 +18,7 @@ from dolphin_tasks.catalogue import reference
 from dolphin_tasks.training import checkpoint, familiar, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display, State
-from dolphin_tasks.training.evaluation import evaluate, near_tie
+from dolphin_tasks.training.evaluation import evaluate, further_lines, near_tie
 from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
@@ -367,8 +367,10 @@ class Trainer:
         }
         if found.groups:
             results["accuracy_by_group"] = found.groups
+        further: dict[str, Any] = {}
         if self.processes.main:
-            results.update(self.task.more_results(self.network.eval(), self.data.test))
+            further = self.task.more_results(self.network.eval(), self.data.test)
+            results.update(further)
             self.folder.write_json("results.json", results)
             familiar.remember(self.task, self.data.train, self.folder.familiar)
             plots.draw_run(
@@ -379,6 +381,8 @@ class Trainer:
             f"(epoch {progress.best_epoch}, chosen by validation); the program took "
             f"{progress.symbolic_share:.1%} of a step"
         )
+        for line in further_lines(further):
+            self.display.line(line)
         return results
 
 

@@ -45,6 +45,10 @@ def draw_run(
         task.draw(outputs, answers, batch, folder.path / "samples.png")
 
 
+STEEP = 30
+"""Losses that fall by more than this factor are drawn on a logarithmic axis."""
+
+
 def draw_learning_curve(
     history: Sequence[dict[str, Any]], path: Path, chosen: int | None = None
 ) -> None:
@@ -52,8 +56,10 @@ def draw_learning_curve(
     figure = Figure(figsize=(7.5, 3.6), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [line["epoch"] for line in history]
-    left.plot(epochs, [line["loss"] for line in history], "o-", color=COLOURS[0], ms=3)
-    left.set(xlabel="epoch", ylabel="training loss")
+    losses = [line["loss"] for line in history]
+    left.plot(epochs, losses, "o-", color=COLOURS[0], ms=3)
+    wide = min(losses, default=0) > 0 and max(losses) > STEEP * min(losses)
+    left.set(xlabel="epoch", ylabel="training loss", yscale="log" if wide else "linear")
     named = {
         "train_accuracy": "training (while learning)",
         "validation_accuracy": "validation",

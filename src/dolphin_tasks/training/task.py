@@ -114,6 +114,13 @@ class Task(abc.ABC, Generic[C, B]):
     def data(self) -> Data[B]:
         """Load or make the three splits."""
 
+    def data_elsewhere(self, trained_in: Path | None) -> Data[B]:
+        """What `dolphin eval RUN --data-dir FOLDER` tests; `trained_in` was the folder of training.
+
+        A task whose folders don't say which samples are for testing can take all of them.
+        """
+        return self.data()
+
     @abc.abstractmethod
     def network(self) -> nn.Module:
         """The perception, freshly initialised."""
