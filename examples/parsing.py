@@ -28,6 +28,7 @@ hear = dl.network(nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4)),
 def is_sentence(vectors: Tensor) -> dl.Distribution[bool]:
     """Whether ONE string of words (n, 12) is a sentence."""
     n = len(vectors)
+    chart: dict[tuple[int, int], dl.Distribution[str]]
     chart = {(i, i + 1): hear(vector) for i, vector in enumerate(vectors)}
     for width in range(2, n + 1):
         for i in range(n - width + 1):

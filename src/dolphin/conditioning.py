@@ -25,7 +25,7 @@ S = TypeVar("S")
 
 
 @eager
-def condition(distribution: Distribution[S], event: Distribution[Any]) -> Distribution[S]:
+def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distribution[S]:
     """`distribution`, given that the True of `event` holds: P(symbol and True) / P(True).
 
     In a row where the event can't hold, every symbol has probability 0. The result is a new input:

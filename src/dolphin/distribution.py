@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
-from dolphin.input_checks import Exclusive
+from dolphin.input_checks import Exclusive, Numbers
 from dolphin.operators import Operators
 from dolphin.proofs import Proof, Proofs, proofs_of
 from dolphin.provenance.contract import Provenance
@@ -42,6 +42,7 @@ from dolphin.symbolic.surroundings import numbers_are_read
 from dolphin.symbolic.symbols import Symbols
 
 S = TypeVar("S")
+T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)
 _SHOWN_ROWS = 3  # rows in a notebook
 
@@ -75,7 +76,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @eager
     def __init__(
         self,
-        probs: Any,
+        probs: Numbers | torch.distributions.Categorical | torch.distributions.Bernoulli,
         symbols: Iterable[S_co],
         *,
         exclusive: Exclusive = True,
@@ -89,7 +90,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @eager
     def from_logits(
         cls,
-        logits: Any,
+        logits: Numbers,
         symbols: Iterable[S],
         *,
         exclusive: Exclusive = True,
@@ -113,7 +114,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @eager
     def from_log_probs(
         cls,
-        log_probs: Any,
+        log_probs: Numbers,
         symbols: Iterable[S],
         *,
         exclusive: Exclusive = True,
@@ -136,7 +137,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @eager
     def each_from_logits(
         cls,
-        logits: Any,
+        logits: Numbers,
         symbols: Iterable[S],
         *,
         exclusive: Exclusive = True,
@@ -418,6 +419,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
         """
         return prob_of(self._tagged, "prob_of", targets, match)
 
+    @overload
+    def argmax(self) -> list[S_co]: ...
+    @overload
+    def argmax(self, default: T) -> list[S_co | T]: ...
     @eager
     @profiled("argmax", tags=True)
     def argmax(self, default: Any = RAISE) -> list[Any]:

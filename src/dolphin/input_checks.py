@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 import torch
@@ -22,6 +22,10 @@ from dolphin.symbolic.symbols import Symbols
 
 Exclusive = bool | Sequence[Sequence[int]]
 """Whether symbols exclude each other: all of them, none, or the columns of each of some groups."""
+
+_Row = Sequence[SupportsFloat]
+Numbers = Tensor | np.ndarray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+"""What a tensor is read from."""
 
 Kind = Literal["probs", "logits", "log_probs"]
 

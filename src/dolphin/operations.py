@@ -35,7 +35,9 @@ def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Call
 @overload
 def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], more: Distribution[Any] | Callable[..., R], /, *rest: Distribution[Any] | Callable[..., R], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], f: Callable[..., R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+@overload
+def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], d6: Distribution[Any], more: Distribution[Any] | Callable[..., R], /, *rest: Distribution[Any] | Callable[..., R], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 # fmt: on
 @eager
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -238,6 +238,10 @@ class Network(nn.Module, Generic[S]):
 
     def extra_repr(self) -> str:
         return f"symbols={shorten(self.symbols.members)}"
+
+    if TYPE_CHECKING:  # a module's own doesn't say what it returns
+
+        def __call__(self, *inputs: Any) -> Distribution[S]: ...
 
     @eager
     def forward(self, *inputs: Any) -> Distribution[S]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import numpy as np
 import torch
 
 import dolphin as dl
@@ -148,3 +149,13 @@ assert_type(dl.entropy(digits), torch.Tensor)
 assert_type(dl.posterior([digits], digits + digits, [1]), list[torch.Tensor])
 dl.most_likely([digits], digits + digits, [1])
 assert_type(dl.diagnose(digits, [1]), dl.Diagnosis)
+assert_type(digits.argmax(), list[int])
+assert_type(digits.argmax(None), list[int | None])
+assert_type(dl.network(net, [0, 1])(probs), Distribution[int])
+assert_type(Distribution([[0.5, 0.5], (0.2, 0.8)], "ab"), Distribution[str])
+assert_type(Distribution(np.array([0.2, 0.8]), [1, 2]), Distribution[int])
+assert_type(Distribution([probs[0, 0], 0.5], "ab"), Distribution[str])
+dl.using("yager", p=2.0)
+dl.get_provenance("exact", max_nodes=1000, seconds=2, compiler="auto")
+dl.get_provenance(dl.register_provenance("own", dl.DAMP), anything=3)
+dl.apply(digits, digits, digits, digits, digits, lambda *each: sum(each))

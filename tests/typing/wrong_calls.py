@@ -112,3 +112,16 @@ dl.estimate(digits, digits)  # wrong
 dl.profile(3)  # wrong
 dl.pure()  # wrong
 list(digits)  # wrong
+dl.apply(digits, digits, digits, digits, digits, digits)  # wrong
+dl.using("dtkp-am", kk=3)  # wrong
+dl.using("dtkp-am", k="three")  # wrong
+dl.get_provenance("dtkp-wmc", wmcc=1)  # wrong
+Distribution("abc", [0, 1, 2])  # wrong
+Distribution(torch.distributions.Normal(0.0, 1.0), [0, 1])  # wrong
+dl.condition(digits, event=digits.map(str))  # wrong
+dl.apply(digits, digits.map(str), add)  # wrong
+dl.apply_if(digits, digits, add, on=(str.upper, str.upper))  # wrong
+dl.filter(digits.map(str), lambda x: x + 1 > 2)  # wrong
+named: Distribution[str] = dl.apply(digits, digits, add)  # wrong
+likeliest: list[str] = digits.argmax()  # wrong
+dl.network(torch.nn.Linear(2, 2), [0, 1])(probs).map(str.upper)  # wrong

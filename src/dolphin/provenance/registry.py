@@ -7,13 +7,14 @@ import difflib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, NewType, TypeAlias, overload
+from typing import Any, Literal, NewType, TypeAlias, TypedDict, Unpack, overload
 
 from dolphin.errors import InputError, listing, shorten
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
+from dolphin.provenance.exact.compiling import Compiler
 from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
@@ -26,6 +27,20 @@ ProvenanceName = Literal[
 ]  # fmt: skip
 RegisteredName = NewType("RegisteredName", str)
 """The name of a custom provenance, as `register_provenance` returns it."""
+
+
+class Parameters(TypedDict, total=False):
+    """What the built-in provenances take; which of them takes what is in their classes."""
+
+    k: int
+    above_one: Literal["clip", "pass"]
+    max_nodes: int
+    seconds: float
+    compiler: Compiler
+    p: float
+    s: float
+    epsilon: float
+
 
 AnyProvenance: TypeAlias = Provenance | ProvenanceName | RegisteredName
 
@@ -49,7 +64,11 @@ _BY_NAME: dict[str, Callable[..., Provenance]] = {
 }
 
 
-def get_provenance(name: ProvenanceName | RegisteredName, **parameters: Any) -> Provenance:
+@overload
+def get_provenance(name: ProvenanceName, **parameters: Unpack[Parameters]) -> Provenance: ...
+@overload
+def get_provenance(name: RegisteredName, **parameters: Any) -> Provenance: ...
+def get_provenance(name: Any, **parameters: Any) -> Provenance:
     """A provenance by its name, for configuration files and command lines.
 
     Args:
@@ -149,10 +168,14 @@ def resolve(operation: str, provenance: AnyProvenance | None) -> Provenance:
 def using(provenance: Provenance) -> contextlib.AbstractContextManager[Provenance]: ...
 @overload
 def using(
-    provenance: ProvenanceName | RegisteredName, **parameters: Any
+    provenance: ProvenanceName, **parameters: Unpack[Parameters]
+) -> contextlib.AbstractContextManager[Provenance]: ...
+@overload
+def using(
+    provenance: RegisteredName, **parameters: Any
 ) -> contextlib.AbstractContextManager[Provenance]: ...
 @contextlib.contextmanager
-def using(provenance: AnyProvenance, **parameters: Any) -> Iterator[Provenance]:
+def using(provenance: Any, **parameters: Any) -> Iterator[Provenance]:
     """Make a provenance the default of inputs created in this block, in this thread or task only.
 
     Args:
@@ -163,15 +186,12 @@ def using(provenance: AnyProvenance, **parameters: Any) -> Iterator[Provenance]:
     ...     dl.Distribution([0.5, 0.5], "ab").provenance
     TopKProofs(k=3)
     """
-    if parameters and not isinstance(provenance, str):
+    if parameters and isinstance(provenance, Provenance):
         raise InputError(
             f"using: {provenance!r} has its parameters already; {listing(parameters)} go with a "
             "name, as in dolphin.using('dtkp-am', k=3)."
         )
-    if parameters and isinstance(provenance, str):
-        made = get_provenance(provenance, **parameters)
-    else:
-        made = resolve("using", provenance)
+    made = get_provenance(provenance, **parameters) if parameters else resolve("using", provenance)
     token = _default.set(made)
     try:
         yield made

@@ -32,8 +32,9 @@ class Case:
     """The target: the largest ratio of symbolic to neural time."""
 
     def algebra(self) -> dl.Provenance:
-        options = {} if self.k is None else {"k": self.k}
-        return dl.get_provenance(self.provenance, **options)
+        if self.k is None:
+            return dl.get_provenance(self.provenance)
+        return dl.get_provenance(self.provenance, k=self.k)
 
 
 CASES = (
