@@ -430,3 +430,58 @@ def test_what_comes_first_in_a_row_of_a_program_does_not_depend_on_other_rows():
         for number, row in enumerate(rows):
             alone = dl.minimum(same(dl.Distribution.from_rows([row], exclusive=False)), lambda s: 0)
             torch.testing.assert_close(least.probs(alone.symbols)[[number]], alone.probs())
+
+
+# -- programs as functions
+
+
+def gradients(function, x):
+    """By `torch.func`, and by a backward pass."""
+    y = x.clone().requires_grad_()
+    return torch.func.grad(function)(x), torch.autograd.grad(function(y), y)[0]
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "noisy-or", "viterbi"])
+@pytest.mark.parametrize("rows", ["a list", "a tensor", "a distribution"])
+def test_transforms_see_what_samples_do(name, rows):
+    """Samples run in threads, whose operations a transform doesn't see: gradients were 0."""
+
+    @dl.batched
+    def shares(given):
+        one = given if isinstance(given, dl.Distribution) else dl.Distribution(given, [0, 1, 2])
+        return one.filter(lambda s: s > 0).normalized()
+
+    def first(x):
+        with dl.using(name):
+            given = list(x) if rows == "a list" else x
+            if rows == "a distribution":
+                given = dl.Distribution(x, [0, 1, 2])
+            return shares(given).probs([1])[0].sum()
+
+    functional, backward = gradients(first, torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]]))
+    assert backward.abs().max() > 0.5
+    torch.testing.assert_close(functional, backward)
+
+
+@pytest.mark.parametrize("name", ["damp", "exact", "noisy-or", "viterbi"])
+def test_transforms_follow_operations_on_some_rows(name):
+    def some(x):
+        with dl.using(name):
+            d = dl.Distribution(x, [1, 2, 3])
+            d = dl.apply(d, lambda s: s + 1, where=[False, True])
+            d = dl.where([True, False], dl.sample(d, 2), d)
+            return d.probs([2]).sum()
+
+    functional, backward = gradients(some, torch.tensor([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]))
+    assert backward.abs().max() > 0.9
+    torch.testing.assert_close(functional, backward)
+
+
+def test_alternatives_to_what_is_certain_have_gradients_in_transforms_too():
+    def either(x):
+        d = dl.Distribution(x, [0, 1, 2], exclusive=False, provenance="noisy-or")
+        return d.map(lambda s: "some").probs().sum()
+
+    functional, backward = gradients(either, torch.tensor([[1.0, 0.5, 0.25]]).double())
+    assert backward.tolist() == [pytest.approx([0.375, 0.0, 0.0])]
+    torch.testing.assert_close(functional, backward)

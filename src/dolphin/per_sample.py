@@ -22,6 +22,7 @@ from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.input_checks import Exclusive, precision, read_symbols
 from dolphin.merging import merged
 from dolphin.provenance.contract import TagInfo
+from dolphin.provenance.differentiation import transformed
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
@@ -57,9 +58,8 @@ class Batched(Generic[R]):
     def __call__(self, *samples: Any, **options: Any) -> Any:
         name = getattr(self.program, "__qualname__", type(self.program).__name__)
         calls = _calls(name, self._signature, samples, options)
-        if (
-            surroundings().sample is not None
-        ):  # inside another batched program, whose batch this joins
+        # Another batched program's batch is joined; a transform doesn't see what threads do.
+        if surroundings().sample is not None or transformed():
             return merged(name, [_run_one(name, self.program, n, c) for n, c in enumerate(calls)])
         try:
             results = Crew(self.program, calls).run()
@@ -159,7 +159,7 @@ def _entries(name: str, parameter: str, values: Any) -> Sequence[Any]:
 
 def _rows_of(d: Tagged) -> list[Tagged]:
     """One distribution per row; nothing is copied before it is used."""
-    if d.batch == 1 or d.certain or surroundings().sample is not None:
+    if d.batch == 1 or d.certain or surroundings().sample is not None or transformed():
         return [d] if d.batch == 1 else [d.take_rows(np.array([row])) for row in range(d.batch)]
     domain = d.domain if isinstance(d.domain, Symbols) else None
     return [_given(Row(d, row, d.exclusive), domain) for row in range(d.batch)]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.tagged import Tagged
+from dolphin.provenance.differentiation import array_of
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols
 from dolphin.symbolic.symbols import Symbols
@@ -33,7 +34,7 @@ def likeliest_symbols(default: Any, d: Tagged, _: Sequence[None]) -> list[Any]:
             empty = absent.all(1)
             mask = torch.from_numpy(absent).to(ranking.device)
             ranking = ranking.masked_fill(mask, -torch.inf)
-        best = ranking.argmax(1).cpu().numpy()
+        best = array_of(ranking.argmax(1))
     if empty.any() and default is RAISE:
         raise InputError(
             f"argmax: row {int(empty.argmax())} has no symbols, because every combination was "
@@ -109,7 +110,7 @@ def row_numbers(rows: Rows, batch: int) -> np.ndarray:
     if isinstance(rows, slice):
         chosen = np.arange(batch)[rows]
     else:
-        given = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+        given = array_of(rows) if isinstance(rows, Tensor) else np.asarray(rows)
         if given.ndim > 1 or (given.size and given.dtype.kind not in "biu"):
             raise InputError(
                 f"d[rows]: rows must be a number, a slice, a list of numbers or a mask of {batch} "

@@ -21,7 +21,7 @@ from dolphin.errors import InputError, UnsupportedError
 from dolphin.execution.indices import Index, to_device
 from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, Tags
-from dolphin.provenance.differentiation import reading_is_free
+from dolphin.provenance.differentiation import array_of, reading_is_free
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import safe_log
 from dolphin.provenance.tensors import TensorProvenance
@@ -163,7 +163,7 @@ def _check(draws: Draws, weights: Tensor) -> None:
     """Refuse invalid weights, where reading them costs no synchronisation."""
     if not reading_is_free(weights) or not len(draws):
         return
-    values = weights.detach().cpu().numpy().astype(np.float64)
+    values = array_of(weights).astype(np.float64)
     combination = np.array(draws.labels.combination)
     totals = np.bincount(combination, values, len(draws.groups))
     if values.min() >= -MOST_BELOW_ZERO and totals.max() <= 1.0 + MOST_ABOVE_ONE:

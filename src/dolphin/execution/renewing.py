@@ -17,6 +17,7 @@ from torch import Tensor
 from dolphin.execution.indices import Contraction, Index, IndexLists
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
@@ -72,7 +73,7 @@ def _differ(provenance: Provenance, old: Tags, new: Tags, n: int) -> np.ndarray:
     """Which of n tags differ in any row."""
     if isinstance(provenance, TensorProvenance):
         unlike: Tensor = (old != new).reshape(n, -1).any(1)
-        return unlike.cpu().numpy()
+        return array_of(unlike)
     single = (Index(np.array([place])) for place in range(n))
     pairs = ((provenance.select(old, at), provenance.select(new, at)) for at in single)
     return np.array([not provenance.saturated(*pair) for pair in pairs], dtype=bool)

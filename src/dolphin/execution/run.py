@@ -17,6 +17,7 @@ from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.provenance.contract import Provenance, Tags
+from dolphin.provenance.differentiation import array_of
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.planning import make_plan, union_plan
@@ -80,7 +81,7 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         (None, RowAddress(d.width, per_row=False)) if skip else d.flat_tags(like)
         for d, skip in zip(operands, skipped, strict=True)
     ]
-    active = None if mask is None else mask.cpu().numpy()
+    active = None if mask is None else array_of(mask)
     apart = draws.own_facts(provenance, batch)
     rows = Rows(batch, [address for _, address in flat], active, apart)
     plan = make_plan(task, domains, skipped, sources, rows)
@@ -284,7 +285,7 @@ def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
     """`new` in the rows of the mask, `old` in the others."""
     if new.shared and new.domain is old.domain:
         return _where_shared(mask, new, old)
-    return _where_rows(mask.cpu().numpy(), new, old)
+    return _where_rows(array_of(mask), new, old)
 
 
 def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:

@@ -12,6 +12,7 @@ from dolphin.errors import InputError, UnsupportedError
 from dolphin.execution.indices import Index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
+from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols, caches
@@ -95,7 +96,7 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
         ranking = ranking - (-noise.clamp(min=1e-300).log()).log()
     kept = ranking.masked_fill(impossible, -torch.inf).topk(k, dim=1).indices
     kept = torch.where(impossible.gather(1, kept), d.width, kept).sort(dim=1).values
-    places = kept.cpu().numpy()
+    places = array_of(kept)
     return _keep(d, np.where(places == d.width, ABSENT, places))
 
 

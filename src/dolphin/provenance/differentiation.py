@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
@@ -43,6 +44,14 @@ def reading_is_free(tensor: Tensor) -> bool:
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return not (transformed() and vectorized(tensor))
+
+
+def array_of(tensor: Tensor) -> np.ndarray:
+    """The numbers of a tensor, under a transform of `torch.func` as well."""
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    with torch._C._DisableFuncTorch():  # which would wrap the results of these again
+        return tensor.detach().cpu().numpy()
 
 
 class Formula(torch.autograd.Function):

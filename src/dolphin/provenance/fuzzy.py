@@ -315,7 +315,11 @@ class _NoisyOr(Formula):
         fails = torch.where(certain, at_one, torch.log1p(-torch.where(certain, 0.0, probs)))
         none, total = fails.sum(dim), logs.logsumexp(dim)
         small = total < _small(logs)
-        return torch.where(small, total, torch.log(-torch.expm1(torch.where(small, -1.0, none))))
+        # The derivative of expm1 would be 0 beyond rounding, where that of exp is a tiny factor.
+        far = small | (none < -1.0)
+        near = -torch.expm1(torch.where(far, -1.0, none))
+        some = torch.where(far, 1.0 - torch.where(small, -1.0, none).exp(), near)
+        return torch.where(small, total, torch.log(some))
 
 
 def _small(logs: Tensor) -> float:

@@ -20,6 +20,7 @@ class Questions:
 
     semiring: Semiring
     groups: Iterator[int]
+    disordered: bool
     divisor = 1.0  # the least that was divided by, times that of what was divided again
 
     def _times(self, tags: Sequence[Any]) -> Any:
@@ -157,6 +158,8 @@ class Questions:
     def _first(self, d: Value, key: Any, by: Any, *, reverse: bool) -> Value:
         def first(entries: list[Entry], exclusive: bool) -> list[Entry]:
             ordered = sorted(entries, key=lambda e: key(e[0]) if key else e[0], reverse=reverse)
+            if self.disordered and key and len({key(s) for s, _ in entries}) < len(entries):
+                raise UnsettledError("which of equal ones comes first")
             if exclusive:
                 (_, _), none = self._some(entries, True)
                 return [*ordered, (None, none[1])]

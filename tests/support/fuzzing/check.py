@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import dolphin as dl
-from fuzzing import tracing
+from fuzzing import again, tracing
 from fuzzing.answers import expectation, uncertainty
 from fuzzing.generate import Program
 from fuzzing.jets import STEP, Jet, total
@@ -63,11 +63,7 @@ def _modules(**others: Any) -> dict[str, Any]:
     return {"__name__": "fuzzed", **names, **others}
 
 
-UNORDERED = {"program", "batched", "exists", "forall", "count", "total", "maximum", "minimum"}
-"""Statements whose results may come in any order."""
-
-
-BRANCHES = {"where", "program", "batched", "weights learned"}
+BRANCHES = {"where", "program", "program keep", "batched", "weights learned", "detach"}
 """Statements that may leave an operand out altogether."""
 
 
@@ -190,8 +186,7 @@ class Comparison:
     ) -> None:
         self.program, self.known, self.names, self.k = program, known, names, k
         self.expected = expected = known[program.result]
-        asked = {feature.removesuffix(" by") for feature in program.features}
-        self.ordered = not asked & UNORDERED
+        self.ordered = "program keep" not in program.features
         self.result: dl.Distribution = names[program.result]
         self.tensors = {
             int(name[1:]): value
@@ -212,7 +207,8 @@ class Comparison:
         self.tolerance = 3e-5 if single else 1e-8
         self.notes: list[str] = []
         differentiable = program.provenance not in WITHOUT_GRADIENT
-        self.learns = differentiable and any(leaf.requires_grad for leaf in self.leaves)
+        self.learned = [leaf for leaf in self.leaves if leaf.requires_grad]
+        self.learns = differentiable and bool(self.learned)
 
     def compare(self) -> None:
         if self.result.batch_size != self.batch:
@@ -301,8 +297,7 @@ class Comparison:
             if any(abs(part) > self.tolerance for part in wanted.grad.values()):
                 raise WrongAnswerError(kind, "the result doesn't depend on its inputs")
             return
-        leaves = [leaf for leaf in self.leaves if leaf.requires_grad]
-        gradients = torch.autograd.grad(summed, leaves, allow_unused=True, retain_graph=True)
+        gradients = torch.autograd.grad(summed, self.learned, allow_unused=True, retain_graph=True)
         self._compare_gradients(kind, gradients, {k: g.real for k, g in wanted.grad.items()})
 
     def _compare_gradients(self, kind: str, gradients: Any, wanted: dict[Any, float]) -> None:
@@ -315,7 +310,8 @@ class Comparison:
         bound = (
             30.0 / divisor if self.tolerance > 1e-6 else max(30.0, 1e-14 / divisor / self.tolerance)
         )
-        for number, (gradient, leaf) in enumerate(zip(gradients, self.leaves, strict=True)):
+        for gradient, leaf in zip(gradients, self.learned, strict=True):
+            number = next(at for at, other in enumerate(self.leaves) if other is leaf)
             found = torch.zeros_like(leaf) if gradient is None else gradient
             target = torch.zeros(leaf.shape, dtype=torch.float64)
             for (owner, row, column), part in wanted.items():
@@ -330,11 +326,12 @@ class Comparison:
             return
         second = {key: part.imag / STEP for key, part in wanted.grad.items()}
         try:
-            first = torch.autograd.grad(summed, self.leaves, allow_unused=True, create_graph=True)
+            first = torch.autograd.grad(summed, self.learned, allow_unused=True, create_graph=True)
             along = torch.zeros((), dtype=torch.float64)
-            for number, gradient in enumerate(first):
+            for leaf, gradient in zip(self.learned, first, strict=True):
                 if gradient is None:
                     continue
+                number = next(at for at, other in enumerate(self.leaves) if other is leaf)
                 directions = [
                     [_direction(number, r, c) for c in range(gradient.shape[1])]
                     for r in range(gradient.shape[0])
@@ -344,7 +341,7 @@ class Comparison:
                 if any(abs(part) > self.tolerance for part in second.values()):
                     raise WrongAnswerError("second derivatives", "gradients are constants")
                 return
-            gradients = torch.autograd.grad(along, self.leaves, allow_unused=True)
+            gradients = torch.autograd.grad(along, self.learned, allow_unused=True)
         except dl.UnsupportedError:
             self.notes.append("double backward refused")
             return
@@ -526,8 +523,49 @@ class Comparison:
         self.close(kind, losses[known], [wanted[row].real for row in known])
         if self.learns:
             self._gradients(f"gradients of {kind}", losses[:, None], [[cost] for cost in wanted])
-            if not losses.requires_grad and not self.program.features & BRANCHES:
+            every = len(self.learned) == len(self.leaves)
+            if every and not losses.requires_grad and not self.program.features & BRANCHES:
                 raise WrongAnswerError(kind, "has no graph, so that .backward() fails")
+
+    def _func(self) -> None:
+        """Gradients of the program as a function."""
+        function = again.as_function(self.program, self.names, self.k)
+        if function is None or not self.learns or not self.symbols:
+            return
+        run, leaves = function
+        parts = [[*row, Jet(0.0)] for row in self.values]
+        tensors = [self.names[name].detach() for name in leaves]
+        places = [at for at, name in enumerate(leaves) if self.names[name].requires_grad]
+
+        def weighted(*given: torch.Tensor) -> torch.Tensor:
+            return self._weighted(run(*given).probs([*self.symbols, ABSENT]), parts)[0]
+
+        gradients = torch.func.grad(weighted, tuple(places))(*tensors)
+        self.notes.append("torch.func")
+        wanted = self._weighted(torch.zeros(len(parts), len(parts[0])), parts)[1]
+        given = (self.names[leaves[at]] for at in places)
+        found = {id(leaf): grad for leaf, grad in zip(given, gradients, strict=True)}
+        self._compare_gradients(
+            "gradients of torch.func",
+            [found[id(leaf)] for leaf in self.learned],
+            {key: part.real for key, part in wanted.grad.items()},
+        )
+
+    def _threads(self) -> None:
+        """The same in two threads that begin at the same time."""
+        if self.program.seed % 8 or "def shift" in self.program.body():  # which changes a module
+            return
+
+        def run() -> torch.Tensor:
+            dl.cache_clear()
+            names = by_dolphin(self.program, self.k)
+            return names[self.program.result].probs([*self.symbols, ABSENT]).detach()
+
+        wanted = [[*(p.real for p in row), 0.0] for row in self.values]
+        for found in again.in_threads(run, 2):
+            if isinstance(found, Exception):
+                raise WrongAnswerError("error in a thread", repr(found)) from found
+            self.close("values in threads", found, wanted)
 
     def _trace(self) -> None:
         program = tracing.traced(self.program, self.names, self.k)

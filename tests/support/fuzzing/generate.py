@@ -101,6 +101,8 @@ class Writer:
     dtype: str
     largest: int  # combinations that an operation may make
     grad: bool
+    numeric: bool = True  # whether tags are numbers
+    repeats: bool = True  # whether a derivation may be added again
     asks: bool = True  # whether the definitions say what questions give
     counts: bool = True  # whether probabilities are those of all worlds: conditions are exact
     statements: list[Statement] = field(default_factory=list)
@@ -186,7 +188,7 @@ class Writer:
         dtype = self.dtype
         if dtype == "mixed":
             dtype = self.pick(["float32", "float64"])
-        grad = ", requires_grad=True" if self.grad else ""
+        grad = ", requires_grad=True" if self.grad and self.rng.random() < 0.95 else ""
         self.write("leaf", f"{name} = torch.tensor([{shown}], dtype=torch.{dtype}{grad})")
         return name
 
@@ -203,6 +205,8 @@ class Writer:
         for group in groups:
             for column, value in zip(group, self.shares(len(group)), strict=True):
                 values[column] = value
+            if len(group) == 1 and rng.random() < 0.03:  # rounding may carry it there
+                values[group[0]] = rng.choice([1.0 + 1e-6, -1e-7 if kind == "probs" else 1.0])
         if kind == "log_probs":
             return [math.log(value) if value > 0.0 else -math.inf for value in values]
         return values
@@ -355,7 +359,7 @@ def generate(seed: int) -> Program:
     rng = random.Random(seed)
     provenance = rng.choices(list(PROVENANCES), list(PROVENANCES.values()))[0]
     proofs = provenance.startswith("dtkp")
-    k = rng.choice([1, 2, 3]) if proofs and rng.random() < 0.35 else None
+    k = rng.choice([1, 2, 3, 5, 8]) if proofs and rng.random() < 0.35 else None
     numbers = rng.choice(["dyadic", "dyadic", "generic", "soft", "extreme"])
     double = rng.random() < 0.2
     if k is not None or provenance == "nilpotent" or double:
@@ -368,7 +372,9 @@ def generate(seed: int) -> Program:
     asks = every or provenance in ("exact", "damp", "noisy-or", "viterbi", "min-max", "boolean")
     counts = provenance == "exact" or (every and provenance == "dtkp-wmc")
     rows, grad = rng.choice([1, 2, 2, 3]), rng.random() < 0.9
-    writer = Writer(rng, rows, numbers, dtype, largest, grad, asks, counts)
+    numeric = not proofs and provenance != "exact"
+    repeats = provenance in ("exact", "viterbi", "min-max", "boolean")
+    writer = Writer(rng, rows, numbers, dtype, largest, grad, numeric, repeats, asks, counts)
     for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
         writer.input()
     focused = seed % FOCUSED == FOCUSED - 1
@@ -377,14 +383,14 @@ def generate(seed: int) -> Program:
         KINDS[name][2](writer)
     reads = rng.sample(
         ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
-         "entropy", "posterior", "most_likely", "apart"], 2
+         "entropy", "posterior", "most_likely", "apart", "func", "threads"], 2
     )  # fmt: skip
     if seed % 2 and any(statement.feature == "fixpoint" for statement in writer.statements):
         reads[0] = "trace"  # the end of a traced fixpoint depends on numbers
     result = list(writer.known)[-1]
     program = Program(
         seed, provenance, k, tuple(writer.statements), tuple(writer.inputs), result,
-        rng.choice([1, 2, 7, 50]) if rng.random() < 0.15 and k is None else None,
+        rng.choice([1, 2, 7, 50]) if rng.random() < 0.15 else None,
         double, dtype != "float64", tuple(reads),
     )  # fmt: skip
     return needed(program)

@@ -45,7 +45,7 @@ class Execution:
         if not options:
             raise NothingError
         if self.step == len(self.script):
-            self.others += [[*self.script, other] for other in range(1, len(options))]
+            self.others += [[*self.script, other] for other in range(len(options) - 1, 0, -1)]
             self.script.append(0)
         symbol, tag = options[self.script[self.step]]
         self.step += 1
@@ -65,6 +65,8 @@ class Language:
         self._running: Execution | None = None
         self._drawn: dict[Hashable, Group] = {}
         self._asked_for: list[Value] = []
+        self._states: dict[Hashable, Value] = {}
+        self.disordered = False  # whether symbols may come in another order
 
     def _times(self, tags: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -111,19 +113,34 @@ class Language:
 
     # -- programs ----------------------------------------------------------------------------------
 
-    def program(self, function: Callable) -> Callable:
-        """⊕ over all executions of ⊗ of the choices made, row by row."""
+    def program(self, function: Callable | None = None, keep: int | None = None) -> Callable:
+        """⊕ over all executions of ⊗ of the choices made, row by row; `keep` is large enough."""
+        if function is None:
+            self.disordered = True
+            return self.program
 
         def run(*arguments: Any) -> Value:
-            values = [a for a in arguments if isinstance(a, Value)]
-            batch = self._batch(values)
-            self._drawn.clear()
-            self._asked_for.clear()
-            rows = [self._row(function, arguments, number) for number in range(batch)]
-            reference, asked = values[0].reference, list(self._asked_for)
-            return Value(reference, rows, exclusive=all(value.exclusive for value in asked))
+            if self._running is None:
+                self._states.clear()
+                return self._explored(function, arguments)
+            state = (function, *map(id, arguments))
+            if state not in self._states:  # a program in a program: equal states are merged
+                outer = self._running, self._drawn, self._asked_for
+                self._drawn, self._asked_for = {}, []
+                self._states[state] = self._explored(function, arguments)
+                self._running, self._drawn, self._asked_for = outer
+            return self._states[state]
 
         return run
+
+    def _explored(self, function: Callable, arguments: Sequence[Any]) -> Value:
+        values = [a for a in arguments if isinstance(a, Value)]
+        batch = self._batch(values)
+        self._drawn.clear()
+        self._asked_for.clear()
+        rows = [self._row(function, arguments, number) for number in range(batch)]
+        exclusive = all(value.exclusive for value in self._asked_for)
+        return Value(values[0].reference, rows, exclusive=exclusive)
 
     def _row(self, function: Callable, arguments: Sequence[Any], number: int) -> Row:
         row, waiting, runs = Row(), [[]], 0
@@ -139,7 +156,7 @@ class Language:
                 pass
             finally:
                 self._running = None
-            waiting += reversed(execution.others)
+            waiting += execution.others  # the last choice varies fastest
         return row.settled(self.semiring)
 
     def choose(self, value: Any) -> Any:

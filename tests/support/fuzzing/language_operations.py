@@ -48,9 +48,13 @@ def programmed(w: Writer) -> None:
     if not names:
         return
     name, arguments = f"run{len(w.known)}", "abc"[: len(names)]
-    body = w.pick(texts.PROGRAMS[len(names)])
-    before = f"@dl.program\ndef {name}({', '.join(arguments)}):\n{body}\n"
-    w.let("program", f"{name}({', '.join(names)})", Info(w.batch(names), 5), before)
+    body = w.pick(texts.PROGRAMS[len(names)] + (texts.ASKING_PROGRAMS if w.asks else []))
+    kept = w.rng.random() < 0.1  # all of them, in another way
+    before = "".join(texts.INNER[inner] for inner in texts.INNER if inner in body)
+    before += "@dl.program(keep=1000)\n" if kept else "@dl.program\n"
+    before += f"def {name}({', '.join(arguments)}):\n{body}\n"
+    feature = "program keep" if kept else "program"
+    w.let(feature, f"{name}({', '.join(names)})", Info(w.batch(names), 5), before)
 
 
 @kind(5, focused=60)

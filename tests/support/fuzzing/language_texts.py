@@ -30,10 +30,12 @@ PROGRAMS = {
         "    x = dl.choose(a)\n    if x == 2:\n"
         "        return dl.choose(dl.weighted({0: 0.5, 1: 0.25}))\n    return x",
         "    x = dl.choose(a.map(lambda s: s % 2))\n    return (x, dl.choose(a) % 2)[1] + x",
+        "    x = dl.choose(parity(a))\n    return x if x else dl.choose(parity(a)) + dl.choose(a)",
     ],
     2: [
         "    x = dl.choose(a)\n    if x > 1:\n        return x\n    return (x + dl.choose(b)) % 4",
         "    return max(dl.choose(a), dl.choose(b))",
+        "    return dl.choose(parity(a)) + 2 * dl.choose(parity(b))",
         "    x, y = dl.choose(a), dl.choose(b)\n    while x > y:\n        x -= 1\n    return x",
         "    x = dl.choose(a)\n    chosen = b if x % 2 else a\n    return dl.choose(chosen)",
         "    both = dl.apply(a, b, lambda s, t: (s + t) % 3)\n    x = dl.choose(both)\n"
@@ -45,6 +47,12 @@ PROGRAMS = {
         "            x = (x + dl.choose(other)) % 5\n    return x",
     ],
 }  # fmt: skip
+# The same with questions, and the programs that others call.
+ASKING_PROGRAMS = [
+    "    some = dl.exists(a, lambda s: s > 1)\n    return dl.choose(a) if dl.choose(some) else 7",
+    "    return dl.choose(dl.count(a, lambda s: s % 2 == 0))",
+]
+INNER = {"parity": "@dl.program\ndef parity(d): return dl.choose(d) % 2\n"}
 # One sample at a time: what is done with a list of parts, and how it ends. {outer} is one row.
 FOLDS = ["lambda s, t: (s + t) % 4", "max", "lambda s, t: s * t % 3", "lambda s, t: s if t else 0"]
 ENDINGS = [

@@ -120,8 +120,15 @@ def recursed(w: Writer) -> None:
     step = texts.PATH if w.known[d].kind == "pair" else w.pick(texts.STEPS)
     name = f"step{len(w.known)}"
     before = f"def {name}(d): return {step.format(e=d)}\n"
-    info = Info(w.known[d].batch, 6, w.known[d].kind)
-    w.let("fixpoint", f"dl.fixpoint({name}, {d})", info, before)
+    info, option = Info(w.known[d].batch, 6, w.known[d].kind), ""
+    chance = w.rng.random()
+    if chance < 0.3:
+        goal = texts.GOALS[w.known[d].kind]
+        asked = [w.rng.randint(0, 2) for _ in range(info.batch)]
+        option = f", goal={w.pick(goal[0]) if w.rng.random() < 0.5 else f'({goal[1]}, {asked})'}"
+    if w.rng.random() < (0.3 if w.repeats else 0.03):
+        option += ", only_new=True"
+    w.let("fixpoint", f"dl.fixpoint({name}, {d}{option})", info, before)
 
 
 @kind(4)
@@ -170,7 +177,13 @@ def indexed(w: Writer) -> None:
     if rng.random() < 0.3:
         w.let("index", f"{d}[{rng.randrange(info.batch)}]", Info(1, info.width, info.kind))
         return
-    rows = [rng.randrange(info.batch) for _ in range(w.rows)]
+    if rng.random() < 0.3:
+        mask = [True] + [rng.random() < 0.5 for _ in range(info.batch - 1)]
+        rows, batch = w.pick([(f"{mask}", sum(mask)), ("::-1", info.batch), ("-1:", 1)])
+        if batch in (1, w.rows):
+            w.let("index", f"{d}[{rows}]", Info(batch, info.width, info.kind))
+        return
+    rows = [rng.randrange(-info.batch, info.batch) for _ in range(w.rows)]
     w.let("index", f"{d}[{rows}]", Info(w.rows, info.width, info.kind))
 
 
@@ -217,6 +230,14 @@ def copied(w: Writer) -> None:
     if d is not None and not w.grad:
         how = w.pick(["pickle.loads(pickle.dumps({d}))", "copy.deepcopy({d})"])
         w.let("copy", how.format(d=d), w.known[d])
+
+
+@kind(1)
+def detached(w: Writer) -> None:
+    """The same numbers without gradient."""
+    d = w.some("int", "any")
+    if d is not None and w.numeric:
+        w.let("detach", f"{d}.detach()", w.known[d])
 
 
 @kind(1)

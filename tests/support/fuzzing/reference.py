@@ -19,7 +19,7 @@ from fuzzing.diagrams import Group
 from fuzzing.jets import STEP, TIE, Jet, sigmoid, softmax, total
 from fuzzing.language import Language
 from fuzzing.rows import Row, Value, key_of
-from fuzzing.semirings import Numbers, RefusedError, Semiring, UnsettledError
+from fuzzing.semirings import Numbers, RefusedError, Semiring, TopK, UnsettledError
 
 INF = float("inf")
 
@@ -126,14 +126,29 @@ class Reference(Questions, Language):
             return self.semiring.one
         return self.semiring.negate(tag)
 
-    def fixpoint(self, step: Callable, start: Value, max_iterations: int = 1000) -> Value:
-        old = start
+    def fixpoint(
+        self, step: Callable, start: Value, goal: Any = None, only_new: bool = False
+    ) -> Value:
+        if only_new and (self.semiring.by_symbols or isinstance(self.semiring, TopK)):
+            raise RefusedError("what is derived again would count again")
+        old = self._wanted(start, goal)
         for _ in range(30):
-            new = step(old)
+            new = self._wanted(step(old), goal)
             if self._settled(old, new):
                 return new
             old = new
         raise UnsettledError("no fixpoint within 30 steps")
+
+    def _wanted(self, value: Value, goal: Any) -> Value:
+        """The symbols that a goal wants: those of a predicate, or of the key of each row."""
+        if goal is None:
+            return value
+        if callable(goal):
+            return self.filter(value, goal)
+        key, keys = goal
+        return self.apply_if(
+            self.Distribution.certain_rows(keys), value, lambda _, symbol: symbol, on=(_itself, key)
+        )
 
     def _settled(self, old: Value, new: Value) -> bool:
         if old.batch_size != new.batch_size:
@@ -193,6 +208,10 @@ class Reference(Questions, Language):
                     row.add(symbol, tag)
             rows.append(row)
         return Value(self, rows, exclusive=value.exclusive)
+
+
+def _itself(symbol: Any) -> Any:
+    return symbol
 
 
 class Constructors:
@@ -262,13 +281,15 @@ class Constructors:
             return softmax(numbers)
         if kind == "logits":
             return list(map(sigmoid, numbers))
+        given = numbers
         if kind == "log_probs":
-            numbers = [Jet(0.0) if n.real == -INF else n.exp() for n in numbers]
-        if any(not -1e-4 <= number.real <= 1.0 + 1e-4 for number in numbers):
+            given = [Jet(0.0) if n.real == -INF else n.exp() for n in numbers]
+            numbers = [Jet(0.0) if n.real == -INF else _at_most(n, 0.0).exp() for n in numbers]
+        if any(not -1e-4 <= number.real <= 1.0 + 1e-4 for number in given):
             raise RefusedError("not a probability")
         if len(numbers) > 1 and total(numbers).real > 1.0 + 1e-3:
             raise RefusedError("exclusive probabilities that pass 1")
-        return numbers
+        return [-_at_most(-_at_most(n, 1.0), 0.0) for n in numbers]  # what rounding carried there
 
     def certain(self, symbol: Any, batch: int = 1) -> Value:
         row = Row()
@@ -344,6 +365,8 @@ class Torch:
             [self._entry(_single(x) if single else x, leaf, r, c) for c, x in enumerate(row)]
             for r, row in enumerate(rows)
         ]
+        if not requires_grad:
+            values = [[Jet(jet.real) for jet in row] for row in values]
         self.leaves.append(Leaf(values))
         return self.leaves[-1]
 
@@ -357,6 +380,11 @@ class Torch:
     @contextlib.contextmanager
     def no_grad(self) -> Iterator[None]:
         yield
+
+
+def _at_most(number: Jet, most: float) -> Jet:
+    """The smaller of the two, with the gradient of the number."""
+    return Jet(number.value - number.real + min(number.real, most), number.grad)
 
 
 def _single(x: float) -> float:

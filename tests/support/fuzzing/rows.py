@@ -108,6 +108,15 @@ class Value:
             raise RefusedError("no rows")
         return Value(self.reference, chosen, exclusive=self.exclusive)
 
+    def detach(self) -> Value:
+        rows = []
+        for old in self.each:
+            row = Row()
+            for symbol, tag in old:
+                row.add(symbol, Jet(tag.real))
+            rows.append(row)
+        return Value(self.reference, rows, exclusive=self.exclusive)
+
     def rows(self) -> list[Value]:
         return [self[row] for row in range(len(self.each))]
 

@@ -258,7 +258,7 @@ def dual(
 
     def either_of(a: Jet, b: Jet) -> Jet:
         joined = 1.0 - norm(1.0 - a, 1.0 - b)
-        if conorm is None:
+        if conorm is None or max(a.real, b.real) > 0.5:
             return joined
         return Jet(joined.value - joined.real + conorm(a.real, b.real), joined.grad, joined.smooth)
 
@@ -267,7 +267,7 @@ def dual(
 
 CONORMS: dict[str, Callable[[float, float], float]] = {
     "lukasiewicz": lambda a, b: min(1.0, a + b),
-    "hamacher": lambda a, b: (a + b - 2.0 * a * b) / (1.0 - a * b) if a * b < 1.0 else 1.0,
+    "hamacher": lambda a, b: (a + b - 2.0 * a * b) / (1.0 - a * b),
     "yager": lambda a, b: min(1.0, math.hypot(a, b)),
     "schweizer-sklar": lambda a, b: schweizer_sklar_conorm(a, b),
     "frank": lambda a, b: a + b - frank(Jet(a), Jet(b)).real,
@@ -276,8 +276,6 @@ CONORMS: dict[str, Callable[[float, float], float]] = {
 
 def schweizer_sklar_conorm(a: float, b: float) -> float:
     """1 - ((1 - a)⁻² + (1 - b)⁻² - 1)^(-1/2), by what the root is of more than 1."""
-    if max(a, b) >= 1.0:
-        return 1.0
     more = sum(x * (2.0 - x) / (1.0 - x) ** 2 for x in (a, b))
     root = math.sqrt(1.0 + more)
     return more / (root * (root + 1.0))

@@ -15,6 +15,7 @@ from torch import Tensor
 from dolphin.errors import InputError, SizeError
 from dolphin.execution.indices import Contraction, Index, RowMap, to_device
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
+from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.exact import sentential
 from dolphin.provenance.exact.circuits import Circuit, CircuitEvaluator
 from dolphin.provenance.exact.compiling import (
@@ -263,7 +264,7 @@ class Exact(Provenance):
 
     def where(self, mask: Tensor, yes: Formulas, no: Formulas) -> Formulas:
         table, inputs, numbers = aligned([yes, no])
-        chosen = np.where(mask.cpu().numpy()[None, :], *numbers)
+        chosen = np.where(array_of(mask)[None, :], *numbers)
         return Formulas(table, chosen, inputs, yes.like, yes.row_map)
 
     def flatten(self, tags: Formulas, rows: int) -> Formulas:
