@@ -485,3 +485,28 @@ def test_alternatives_to_what_is_certain_have_gradients_in_transforms_too():
     functional, backward = gradients(either, torch.tensor([[1.0, 0.5, 0.25]]).double())
     assert backward.tolist() == [pytest.approx([0.375, 0.0, 0.0])]
     torch.testing.assert_close(functional, backward)
+
+
+# -- rows and precision
+
+
+@pytest.mark.parametrize("keep", [None, 5])
+def test_programs_have_the_rows_of_what_they_do_not_ask_for(keep):
+    @dl.program(keep=keep)
+    def first(a, b):
+        return dl.choose(a)
+
+    one = dl.Distribution([0.25, 0.75], [0, 1])
+    three = dl.Distribution(torch.full((3, 2), 0.5), [0, 1])
+    assert first(one, three).probs().tolist() == [[0.25, 0.75]] * 3
+
+
+@pytest.mark.parametrize("name", ["exact", "dtkp-am", "dtkp-wmc"])
+def test_events_that_depend_on_no_input_leave_the_precision_as_it_is(name):
+    with dl.using(name):
+        d = dl.Distribution(torch.tensor([[0.25, 0.75]]), [0, 1])
+        event = dl.Distribution.certain_rows([1, 0]).map(lambda s: s == 1)
+        given = dl.condition(d, event)
+        (table,) = dl.posterior([d], event, [True, True])
+    assert given.dtype == given.probs().dtype == table.dtype == torch.float32
+    assert given.probs().tolist() == table.tolist() == [[0.25, 0.75], [0.0, 0.0]]

@@ -12,6 +12,7 @@ the second their prior in the share of the event that doesn't depend on them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -159,10 +160,23 @@ def _posteriors(
     operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
 ) -> list[Tensor]:
     """P(symbol | target), (B, width) for each of the given distributions."""
-    algebra = made.provenance
-    if isinstance(algebra, TensorProvenance):
+    if isinstance(made.provenance, TensorProvenance):
         logs, shares = _shares(operation, given, made, wanted)
-        return [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
+        every = [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
+    else:
+        every = _quotients(given, made, wanted)
+    return [_as_precise(probs, d, made) for probs, d in zip(every, given, strict=True)]
+
+
+def _as_precise(probs: Tensor, *operands: Tagged) -> Tensor:
+    """The same in the precision of the inputs behind the operands, if there are any."""
+    dtypes = [d.info().dtype for d in operands if not d.constant]
+    return probs.to(functools.reduce(torch.promote_types, dtypes)) if dtypes else probs
+
+
+def _quotients(given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]) -> list[Tensor]:
+    """The same by the tags of the symbol and the target together."""
+    algebra = made.provenance
     target = _target(made, wanted)
     whole = algebra.probs(target).view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero

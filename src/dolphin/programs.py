@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+import numpy as np
+
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
@@ -351,6 +353,9 @@ class _Call:
         results = {n: self.table.symbols[node.result] for n, (node, _) in enumerate(nodes)
                    if node.result is not None}  # fmt: skip
         d = tagged_of(apply(frontier, lambda number: results[number], cache=False))
+        batch = max([d.batch, *(known.batch for known in self._known)])
+        if d.batch < batch:  # what is not asked for has more rows
+            d = d.take_rows(np.zeros(batch, dtype=np.int64))
         asked = [known.tagged for known in self._choices.values()]
         exclusive = all(own.exclusive for own in asked)
         return Tagged(
