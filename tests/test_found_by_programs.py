@@ -510,3 +510,19 @@ def test_events_that_depend_on_no_input_leave_the_precision_as_it_is(name):
         (table,) = dl.posterior([d], event, [True, True])
     assert given.dtype == given.probs().dtype == table.dtype == torch.float32
     assert given.probs().tolist() == table.tolist() == [[0.25, 0.75], [0.0, 0.0]]
+
+
+# -- what excludes each other
+
+
+@pytest.mark.parametrize("symbols", [[[4, 2], [4, 2]], [[4, 2], [1, 2]]])
+def test_what_a_program_chooses_from_excludes_each_other_whatever_else_it_is_given(symbols):
+    @dl.program
+    def how_many(d):
+        return dl.choose(dl.count(d))
+
+    with dl.using("damp"):
+        rows = [(own, torch.tensor([0.5, 0.25])) for own in symbols]
+        d = dl.Distribution.from_rows(rows, exclusive=False)
+        some = dl.exists(how_many(d), lambda n: n < 2)
+    torch.testing.assert_close(some.prob_of([True, True]), torch.tensor([0.875, 0.875]))

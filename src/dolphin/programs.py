@@ -14,7 +14,7 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
 from dolphin.execution.eager import eager
 from dolphin.execution.entries import Watch
-from dolphin.execution.programs import Choices, run_plan, run_rows, shared_plan
+from dolphin.execution.programs import Choices, asked_by, run_plan, run_rows, shared_plan
 from dolphin.execution.run import Outcome
 from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
 from dolphin.operations import apply, filter, sample, union
@@ -298,8 +298,7 @@ class _Call:
             return self._nothing()
         every = [self.asked(number) for number in range(len(self._known))]
         if not all(d.shared for d in self._known):
-            operands = [d for number, d in enumerate(self._known) if number in self._choices]
-            outcome = self._outcome(operands)
+            outcome = self._outcome([self._known[number] for number in asked_by(found)])
             tensors = self.sources.tensors
             return run_rows(self.name, self.table, found, every, tensors, outcome, self._site)
         plan = shared_plan(self.name, self.table, found, every)
