@@ -52,10 +52,11 @@ PATH = (
     "dl.union({e}, dl.apply_if(d, {e}, lambda p, e: (p[0], e[1]), "
     "on=(lambda p: p[1], lambda e: e[0])))"
 )
-# What a recursion wants, by the kind of symbols: predicates, and a key for each row.
+# What a recursion wants, by the kind of symbols: predicates, and a key for each row. Others than
+# these would leave out what wanted symbols are derived from.
 GOALS = {
-    "pair": (["lambda p: p[0] == 0", "lambda p: p[1] != 2"], "lambda p: p[0]"),
-    "int": (["lambda a: a != 2", "lambda a: a < 9"], "lambda a: a % 2"),
+    "pair": (["lambda p: p[0] == 0", "lambda p: p[0] != 2"], "lambda p: p[0]"),
+    "int": (["lambda a: a < 9", "lambda a: a > 9"], "lambda a: 0"),
 }
 # Functions that take a varying number of symbols: what is remembered must know how many.
 VARIADIC = {
