@@ -408,8 +408,8 @@ def test_smoke(network, tmp_path, monkeypatch):
     display, lines = Display(quiet=True), []
     monkeypatch.setattr(display, "line", lines.append)
     results = Trainer(task, folder, display, Processes("cpu")).run()
-    lines = [line for line in lines if "%" in line]
-    assert len(lines) == 2
+    *lines, baseline = [line for line in lines if "%" in line]
+    assert len(lines) == 2 and baseline.startswith("distance accuracy: ")
     assert results["test_samples"] == 12
     assert sum(group["total"] for group in results["accuracy_by_group"].values()) == 12
     assert (folder.path / "samples.png").stat().st_size > 10_000
