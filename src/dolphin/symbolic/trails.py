@@ -17,6 +17,7 @@ from typing import Any
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.libraries import is_library_function, of_library
 from dolphin.symbolic.library_state import (
+    PLAIN,
     LibraryState,
     everywhere,
     state_of_class,
@@ -52,7 +53,10 @@ class Trail:
 
     def unchanged(self) -> bool:
         """Whether the same objects are still in all places."""
-        if everywhere() != self._everywhere or not self._libraries_unchanged():
+        if everywhere() != self._everywhere:
+            return False
+        patchable = self._modules or self._patchable or self._libraries  # mostly nothing
+        if patchable and not self._libraries_unchanged():
             return False
         for scope, name, value in self._names:
             if scope.get(name, NOTHING) is not value:
@@ -146,9 +150,10 @@ class Trail:
 
     def _library(self, library: str | type) -> bool:
         """Record the settings of a library; False if a user has patched it."""
-        if library not in self._libraries:
-            self._libraries[library] = _state_of(library)
-        return not self._libraries[library].foreign
+        state = self._libraries.get(library) or _state_of(library)
+        if state is not PLAIN:  # which has neither settings nor names that can be patched
+            self._libraries[library] = state
+        return not state.foreign
 
     def _items(self, items: Collection[Any], kept: bool) -> bool:
         if len(items) > _MOST_PLACES or len(self._containers) > _MOST_PLACES:
