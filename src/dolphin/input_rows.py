@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -104,7 +105,11 @@ def _numbers_of_rows(
 ) -> np.ndarray:
     """The numbers of the symbols of all rows, (rows, width), `ABSENT` after a row's last."""
     together = np.full((len(rows), width), ABSENT, dtype=np.int64)
-    for row, symbols in enumerate(rows):
+    known = table.known_numbers(list(itertools.chain.from_iterable(rows)))
+    if known is not None:
+        lengths = np.array([len(symbols) for symbols in rows])
+        together[np.arange(width) < lengths[:, None]] = known
+    for row, symbols in enumerate(rows if known is None else ()):
         try:
             together[row, : len(symbols)] = table.numbers(symbols)
         except SymbolError as error:

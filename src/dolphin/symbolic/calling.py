@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
@@ -153,24 +154,11 @@ class _Call:
     def some(self, combinations: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         """The results for some combinations, and which may be remembered.
 
-        Fast, with a slow second call for one that fails. Results are numbered together: 1.35
-        instead of 2.0 microseconds for a call that does next to nothing.
+        Fast, with slow second calls where one fails. Results are numbered together: 0.5 instead of
+        2.0 microseconds for a call that does next to nothing.
         """
-        symbols, function, condition = self.table.symbols, self.function, self.condition
         made = np.full(len(combinations), ABSENT, dtype=np.int64)
-        results, places = [], []
-        for place, numbers in enumerate(combinations):
-            arguments = [symbols[n] for n in numbers]
-            try:
-                holds = condition is None or condition(*arguments)
-                if holds is True:
-                    results.append(function(*arguments))
-                    places.append(place)
-            except Exception:
-                holds = None
-            if holds is not True and holds is not False:
-                # The call that failed is repeated by the method that explains what went wrong.
-                made[place] = self(numbers)
+        places, results = self._in_one_go(combinations) or self._one_by_one(combinations, made)
         kept = np.full(len(combinations), self.sources is None or self.sources.take_note())
         with contextlib.suppress(Exception):  # one of them fails again below
             if Weighted not in set(map(type, results)):
@@ -183,6 +171,43 @@ class _Call:
                 made[place] = self(combinations[place])
             kept[place] &= self.sources is None or self.sources.take_note()
         return made, kept
+
+    def _in_one_go(
+        self, combinations: Sequence[Sequence[int]]
+    ) -> tuple[Sequence[int], list[Any]] | None:
+        """Where the condition holds, and the results there; None if a call fails."""
+        symbols = self.table.symbols
+        places: Sequence[int] = range(len(combinations))
+        try:
+            given = [[symbols[n] for n in column] for column in zip(*combinations, strict=True)]
+            if self.condition is not None:
+                holds = list(map(self.condition, *given))
+                if not {type(each) for each in holds} <= {bool, np.bool_}:
+                    return None
+                places = list(itertools.compress(places, holds))
+                given = [list(itertools.compress(column, holds)) for column in given]
+            return places, list(map(self.function, *given))
+        except Exception:
+            return None
+
+    def _one_by_one(
+        self, combinations: Sequence[Sequence[int]], made: np.ndarray
+    ) -> tuple[Sequence[int], list[Any]]:
+        """The same; a call that fails is repeated, and explained or written to `made`."""
+        symbols, function, condition = self.table.symbols, self.function, self.condition
+        results, places = [], []
+        for place, numbers in enumerate(combinations):
+            arguments = [symbols[n] for n in numbers]
+            try:
+                holds = condition is None or condition(*arguments)
+                if holds is True:
+                    results.append(function(*arguments))
+                    places.append(place)
+            except Exception:
+                holds = None
+            if holds is not True and holds is not False:
+                made[place] = self(numbers)
+        return places, results
 
     def _number(self, result: Any) -> int:
         """The number of a result: of a symbol, or of a chance."""

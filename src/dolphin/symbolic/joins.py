@@ -22,7 +22,10 @@ class Sorted:
 
     def __init__(self, keys: np.ndarray) -> None:
         self.order = np.argsort(keys, kind="stable")
-        self.keys = keys[self.order]
+        ordered = keys[self.order]
+        self.begins = np.flatnonzero(np.diff(ordered, prepend=ABSENT - 1))  # of each key's places
+        self.keys = ordered[self.begins]
+        self.counts = np.diff(self.begins, append=len(keys))
 
 
 class Matches:
@@ -32,8 +35,12 @@ class Matches:
         self._order = right.order
         self._present = np.flatnonzero(left != ABSENT)
         wanted = left[self._present]
-        self._start = np.searchsorted(right.keys, wanted, side="left")
-        self._counts = np.searchsorted(right.keys, wanted, side="right") - self._start
+        if not len(right.keys):
+            self._start = self._counts = np.zeros_like(wanted)
+            return
+        at = np.minimum(np.searchsorted(right.keys, wanted), len(right.keys) - 1)
+        self._start = right.begins[at]
+        self._counts = np.where(right.keys[at] == wanted, right.counts[at], 0)
 
     @property
     def size(self) -> int:

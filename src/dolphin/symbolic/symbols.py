@@ -98,11 +98,11 @@ class SymbolTable:
     def numbers(self, symbols: Iterable[Any]) -> np.ndarray:
         """The numbers of some symbols, assigned now where they are new."""
         symbols = list(symbols)
-        known = self._known_numbers(symbols)
+        known = self.known_numbers(symbols)
         return np.fromiter(map(self.number, symbols), np.int64) if known is None else known
 
-    def _known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
-        """The same where all symbols are known and obviously alike: without a Python loop.
+    def known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
+        """The same without a Python loop; None unless all are known and obviously alike.
 
         0.2 instead of 1.4 microseconds per symbol.
         """
