@@ -327,6 +327,27 @@ def test_normalized_has_gradients_at_zero(name, dtype):
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 1.0]], dtype=dtype))
 
 
+@pytest.mark.parametrize("name", ["exact", "dtkp-am", "damp", "viterbi", "min-max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_row_of_zeros_is_not_normalized(name, dtype):
+    x = torch.tensor([[0.0, 0.0], [0.2, 0.3], [0.0, 1.0]], dtype=dtype, requires_grad=True)
+    expected = torch.tensor([[0.0, 0.0], [0.4, 0.6], [0.0, 1.0]], dtype=dtype)
+    d = dl.Distribution(x, [0, 1], provenance=name)
+    rows = dl.Distribution.from_rows([([0, 1], row) for row in x], provenance=name)
+    for given in (d, rows, d.map(lambda s: s + 1).map(lambda s: s - 1)):
+        result = given.normalized()
+        torch.testing.assert_close(result.probs([0, 1]), expected)
+        (gradient,) = torch.autograd.grad(result.probs().sum(), x, retain_graph=True)
+        assert gradient.isfinite().all()
+    tiny = dl.Distribution.from_log_probs(torch.tensor([[-69.0, -72.0]], dtype=dtype), "ab")
+    torch.testing.assert_close(
+        tiny.normalized().probs(),
+        torch.tensor([[0.952574, 0.047426]], dtype=dtype),
+        atol=1e-5,
+        rtol=0.0,
+    )
+
+
 @pytest.mark.parametrize("name", ["exact", "dtkp-wmc"])
 @pytest.mark.parametrize(("missing", "dtype"), [(1e-11, torch.float64), (1e-4, torch.float32)])
 def test_gradients_given_a_rare_event(name, missing, dtype):

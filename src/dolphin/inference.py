@@ -73,11 +73,13 @@ def normalised(d: Tagged) -> Tagged:
     logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
     if d.constant:
         logs, probs = logs.double(), probs.double()
-    whole = logs.logsumexp(1, keepdim=True)
-    possible = (logs > IMPOSSIBLE) & (whole > IMPOSSIBLE)
-    logs = torch.where(possible, logs - torch.where(whole > IMPOSSIBLE, whole, 0.0), ZERO)
+    # A probability of exactly 0 has the logarithm of the smallest one that is told apart.
+    zero = safe_log(logs.new_zeros(()))
+    some = ((logs > IMPOSSIBLE) & (logs != zero)).any(1, keepdim=True)
+    whole = torch.where(some, logs.logsumexp(1, keepdim=True), 0.0)
+    logs = torch.where(logs > IMPOSSIBLE, logs - whole, ZERO)
     # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
-    plain = whole > flush(whole.dtype)
+    plain = some & (whole > flush(whole.dtype))
     # A quotient's gradient is a difference of numbers as large as one over the divisor.
     precise = precisely(probs)
     shares = precise / torch.where(plain, precise.sum(1, keepdim=True), 1.0)
