@@ -259,6 +259,16 @@ def test_nothing_recorded_and_nothing_found():
     assert str(report).startswith("2 rows, 0 findings")
 
 
+def test_text_fits_a_terminal():
+    logits = torch.zeros(1, 4, requires_grad=True)
+    d = dl.Distribution.from_logits(logits, range(4))
+    report = dl.diagnose(d + d, [40])
+    (finding,) = report.findings
+    assert len(finding.text) + len(finding.advice) > 160
+    assert all(len(line) <= 80 for line in str(report).splitlines())
+    assert finding.advice in " ".join(str(report).split())
+
+
 def test_operations_of_a_profile():
     logits = torch.zeros(2, 4, requires_grad=True)
     with dl.profile():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +32,14 @@ _COUNT_ONCE = (
     "each result once (no cycles, no facts in both directions)"
 )
 _SHOWN = 3  # examples of each kind
+_WIDTH = 80  # columns of printed text
 _MOST_NODES = 100_000  # of an autograd graph that are visited
 _LITTLE_MASS = 0.5  # exclusive results that add up to less have lost most of their mass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that keeps rows from learning: which rows, what it looks like, what to try."""
+    """One reason why rows don't learn: which rows, what was observed, what to try."""
 
     kind: str
     rows: tuple[int, ...]
@@ -47,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found. `print` it, or read its fields."""
+    """The findings of `diagnose`. `print` it, or read its fields."""
 
     batch: int
     findings: tuple[Finding, ...]
@@ -66,8 +68,9 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [self._title()]
         for finding in self.findings:
-            lines += [f"- {finding.kind}: {finding.text}", f"  try: {finding.advice}"]
-        return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
+            lines.append(_wrapped(f"- {finding.kind}: {finding.text}", "  "))
+            lines.append(_wrapped(f"  try: {finding.advice}", " " * 7))
+        return "\n".join([*lines, *(_wrapped(f"- {note}", "  ") for note in self._notes())])
 
     def _repr_html_(self) -> str:
         lines = [(finding.kind, finding.text, finding.advice) for finding in self.findings]
@@ -76,7 +79,7 @@ class Diagnosis:
         return html.heading(self._title()) + shown + html.notes(self._notes())
 
     def _title(self) -> str:
-        return f"{self.batch} rows, {len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
+        return f"{_counted(self.batch, 'row')}, {_counted(len(self.findings), 'finding')}"
 
     def _notes(self) -> list[str]:
         """Bounds and costs, where they are known."""
@@ -98,13 +101,20 @@ class Diagnosis:
         return notes
 
 
+def _wrapped(text: str, indent: str) -> str:
+    """The text in lines that fit a terminal."""
+    return textwrap.fill(
+        text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
 @eager
 def diagnose(
     result: Distribution[Any], targets: Sequence[Any] | Tensor, match: Match | None = None
 ) -> Diagnosis:
     """Report why a program doesn't learn from its targets, and what to try.
 
-    It looks for targets that rows can't reach (and for targets of a type that no symbol has), for
+    It checks for targets that rows can't reach (and for targets of a type that no symbol has), for
     rows without a gradient and where it was lost, for proofs and symbols that were dropped, and for
     inputs that should not be exclusive. Inside a `dolphin.profile()` block it also lists the
     combinations and memory of each operation. It runs one backward pass and leaves `.grad` alone.
@@ -117,8 +127,8 @@ def diagnose(
     >>> import torch, dolphin as dl
     >>> digit = dl.Distribution.from_logits(torch.zeros(1, 2, requires_grad=True), [1, 2])
     >>> print(dl.diagnose(digit + digit, ["3"]))
-    1 rows, 1 finding
-    - wrong type: '3' is a str, and no symbol is: 2, for example, is an int
+    1 row, 1 finding
+    - wrong type: the target '3' is a str, but no symbol is (2 is an int)
       try: convert the targets to what the program returns
     """
     d = operand("diagnose", result)
@@ -204,8 +214,8 @@ class _Case:
             return []
         target, symbol = self.targets[rows[0]], members[0]
         text = (
-            f"{_some(rows, self.d.batch)}{shorten(target)} is {_a(target)}, and no symbol is: "
-            f"{shorten(symbol)}, for example, is {_a(symbol)}"
+            f"{_some(rows, self.d.batch)}the target {shorten(target)} is {_a(target)}, but no "
+            f"symbol is ({shorten(symbol)} is {_a(symbol)})"
         )
         advice = "convert the targets to what the program returns"
         return [Finding("wrong type", tuple(rows), text, advice)]
@@ -218,12 +228,12 @@ class _Case:
         findings = []
         if absent:
             text = (
-                f"{len(absent)} of {self.d.batch} rows have no symbol that is their target; "
+                f"the target is not among the symbols of {len(absent)} of {self.d.batch} rows: "
                 f"{self._examples(absent)}"
             )
             advice = (
-                "bce_loss, which also learns from wrong results; a larger k of dolphin.sample or "
-                "later sampling; match= if results are only close to the target"
+                "bce_loss, which also learns from wrong results; a larger k in dolphin.sample, or "
+                "sampling later; match= if results only approximate the target"
             )
             findings.append(Finding("out of reach", tuple(absent), text, advice))
         if contradicted:
@@ -256,7 +266,7 @@ class _Case:
         shown = []
         for row in rows[:_SHOWN]:
             wanted = shorten(self.targets[row], 30)
-            shown.append(f"row {row} wants {wanted} of {_overview(_members(self.d, row))}")
+            shown.append(f"row {row} has target {wanted} and {_overview(_members(self.d, row))}")
         return "; ".join(shown)
 
     def without_gradient(self) -> list[Finding]:
@@ -268,7 +278,7 @@ class _Case:
             if self.d.constant:
                 text = "the result depends on no probability: all of its inputs are certain"
             advice = (
-                "run the program outside torch.no_grad(), on the network's own outputs, without "
+                "run the program outside torch.no_grad(), on the outputs of the network, without "
                 "argmax in between"
             )
             return [Finding("no graph", tuple(range(self.d.batch)), text, advice)]
@@ -277,15 +287,15 @@ class _Case:
         if sums.any():
             rows = np.flatnonzero(sums)
             text = (
-                f"in {len(rows)} of {self.d.batch} rows a sum passed 1 and was cut there, so that "
+                f"in {len(rows)} of {self.d.batch} rows a sum exceeded 1 and was clipped, so "
                 f"its result has no gradient (the target in {int(self.dead[rows].sum())} of them); "
                 f"the results of such a row add up to {self.mass[rows].mean():.3g} on average"
             )
             findings.append(Finding("clipped sums", tuple(rows.tolist()), text, _COUNT_ONCE))
         elif self.cut:
             text = (
-                f"inside the program {self.cut:,} of {self.sums:,} sums passed 1 and were cut "
-                "there, so that no gradient goes through them"
+                f"inside the program {self.cut:,} of {self.sums:,} sums exceeded 1 and were "
+                "clipped, so no gradient goes through them"
             )
             findings.append(Finding("clipped sums", tuple(range(self.d.batch)), text, _COUNT_ONCE))
         others = self.dead & ~sums
@@ -293,8 +303,8 @@ class _Case:
             rows = np.flatnonzero(others)
             text = f"{len(rows)} of {self.d.batch} rows reach their target without any gradient"
             advice = (
-                "other initial weights, where all symbols are exactly as likely; DAMP("
-                "above_one='pass') or 'exact', where sums inside the program pass 1; see the "
+                "other initial weights, if all symbols are equally likely; DAMP("
+                "above_one='pass') or 'exact', if sums inside the program exceed 1; see the "
                 "gradients of each provenance in docs/provenances.md"
             )
             findings.append(Finding("dead gradients", tuple(rows.tolist()), text, advice))
@@ -310,16 +320,16 @@ class _Case:
         mass = f"the results of a row add up to {self.mass[rows].mean():.2g} on average"
         if isinstance(self.d.provenance, TopKProofs):
             k = self.d.provenance.k
-            text = f"{mass}: the {k} likeliest proofs of each are a small part of all"
+            text = f"{mass}: the {k} likeliest proofs of a result are a small part of all its proofs"
             advice = f"a larger k than {k}, 'exact', or 'damp' where inputs are used once"
             return [Finding("too few proofs", tuple(rows.tolist()), text, advice)]
         text = (
-            f"{mass}: the rest was sampled or filtered away, belongs to pairs of symbols that no "
-            "condition let through, or is missing from inputs that add up to less than 1"
+            f"{mass}: the rest was sampled or filtered away, belongs to combinations that a "
+            "condition rejected, or is missing from inputs that add up to less than 1"
         )
         advice = (
             "exclusive=False for inputs whose symbols can hold together (edges of a graph, boxes "
-            "of an image); a larger k of dolphin.sample; a softmax over the symbols of one input, "
+            "of an image); a larger k in dolphin.sample; a softmax over the symbols of one input, "
             "not over the batch or over several inputs"
         )
         return [Finding("lost mass", tuple(rows.tolist()), text, advice)]
@@ -388,7 +398,7 @@ def _overview(members: Sequence[Any]) -> str:
     """The number of symbols, and some of them; for numbers the smallest and the largest."""
     if not members:
         return "no symbols: every combination was filtered away"
-    count = f"{len(members)} symbol{'s' * (len(members) != 1)}"
+    count = _counted(len(members), "symbol")
     if all(type(symbol) in (int, float) for symbol in members):
         return f"{count} from {shorten(min(members), 20)} to {shorten(max(members), 20)}"
     some = ", ".join(shorten(symbol, 20) for symbol in members[:_SHOWN])
@@ -396,7 +406,11 @@ def _overview(members: Sequence[Any]) -> str:
 
 
 def _some(rows: Sequence[int], batch: int) -> str:
-    return "" if batch == 1 else f"{len(rows)} of {batch} rows; "
+    return "" if batch == 1 else f"{len(rows)} of {batch} rows: "
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _a(symbol: Any) -> str:

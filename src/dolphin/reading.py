@@ -198,8 +198,8 @@ def _warn_of_types(
             continue
         symbol = members[0]
         warnings.warn(
-            f"{operation}: the target {shorten(target)} is of type {type(target).__name__}, and "
-            f"no symbol is: {shorten(symbol)}, for example, is of type {type(symbol).__name__}. "
+            f"{operation}: the target {shorten(target)} is of type {type(target).__name__}, but "
+            f"no symbol is ({shorten(symbol)} is of type {type(symbol).__name__}). "
             "Such a target can't be reached, and its loss is a constant. Convert the targets to "
             "what the program returns.",
             UserWarning,

@@ -113,6 +113,6 @@ def test_a_diagnosis_says_what_to_try():
     digit = dl.Distribution.from_logits(torch.randn(1, 2, requires_grad=True), [1, 2])
     found = dl.diagnose(digit + digit, ["3"])
     text = text_of(found._repr_html_())
-    assert text.startswith("1 rows, 1 finding finding what was seen what to try wrong type")
+    assert text.startswith("1 row, 1 finding finding what was seen what to try wrong type")
     assert "convert the targets" in text
     assert "wrong type" in str(found)
