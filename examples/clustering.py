@@ -1,8 +1,8 @@
-"""Group points by statements about all of them: a clustering from axioms, without any label.
+"""Cluster points by statements about all of them, without any labels.
 
-Every cluster has a point; near points share a cluster, and points far apart don't. Each statement
-is about a batch of points or pairs, how true it is is one number (`dl.satisfaction`), and the
-network is trained to make the least true of them true.
+Every cluster has a point; nearby points share a cluster, and points far apart don't. Each statement
+is about a batch of points or pairs and has a degree of truth (`dl.satisfaction`). The network is
+trained to make all of them true.
 
     python examples/clustering.py --picture clusters.png
 """
@@ -28,7 +28,7 @@ optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
 
 
 def axioms() -> torch.Tensor:
-    """How true each statement is, for some pairs of points."""
+    """The degree of truth of each statement, for some pairs of points."""
     one, other = torch.randint(80, (2, 256))
     scores = network(points)
     each, left, right = (
@@ -60,11 +60,11 @@ for step in range(args.steps):
 found = network(points).argmax(1)
 pairs = torch.combinations(torch.arange(80))
 same_found, same_truth = (x[pairs[:, 0]] == x[pairs[:, 1]] for x in (found, truth))
-print(f"pairs right: {(same_found == same_truth).float().mean().item():.1%}")
+print(f"pairs classified correctly: {(same_found == same_truth).float().mean().item():.1%}")
 if args.picture:
     from matplotlib.figure import Figure
 
     axis = (figure := Figure(figsize=(4, 3.4), layout="constrained")).subplots()
     axis.scatter(*points.T.tolist(), c=found.tolist(), cmap="tab10")
-    axis.set(title="clusters from three statements")
+    axis.set(title="clusters found from three statements")
     figure.savefig(args.picture)

@@ -1,8 +1,8 @@
-"""Rules of kinship learnt from the graphs of CLUTRR: questions of 2 and 3 steps, answers for 10.
+"""Learn rules of kinship from the graphs of CLUTRR: trained on 2 and 3 steps, tested on up to 10.
 
-A graph is a chain of relations, and the question what its last person is to the first. Nobody gives
-the rules: `table[r, s]` says how likely each relation is for the s of an r, and none of them. A
-chain is cut in two at every place, so rules are combined in any order, as those of CTP are.
+A graph is a chain of relations; the answer is what its last person is to the first. The rules are
+not given: `table[r, s]` has the probability of each relation, or none, for the s of an r. A chain
+is split at every position, so that rules are combined in any order, as in CTP.
 
     python examples/clutrr_graphs.py --data data_089907f8.zip --picture graphs.png
 """
@@ -24,7 +24,7 @@ SIZE = len(RELATIONS)
 
 
 def graphs(stories: Any) -> dict[int, list]:
-    """Chains of relations with their answers, by length; the text is not read."""
+    """Chains of relations with their answers, by length; the text is not used."""
     found: dict[int, list] = defaultdict(list)
     for story in stories:
         chain = [RELATIONS.index(relation) for _, relation, _ in story.relations][: story.length]
@@ -34,11 +34,11 @@ def graphs(stories: Any) -> dict[int, list]:
 
 
 def answer(chains: Any, table: torch.Tensor) -> dl.Distribution[int]:
-    """What the last person of each chain is to the first, given that one of the rules says it."""
+    """What the last person of each chain is to the first, given that some rule applies."""
     n = len(chains[0])
     spans = {(i, i + 1): dl.Distribution.certain_rows([c[i] for c in chains]) for i in range(n)}
     for width in range(2, n + 1):
-        share = table / (width - 1)  # one of the places to cut at, at random
+        share = table / (width - 1)  # split at a random position
 
         def rule(r: int, s: int, share: torch.Tensor = share) -> Any:
             return dl.weighted({t: share[r, s, t] for t in range(SIZE)})
@@ -76,5 +76,5 @@ if __name__ == "__main__":
 
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         axis.bar(list(map(str, right)), list(right.values()))
-        axis.set(xlabel="steps of a question (learnt from 2 and 3)", ylabel="answers right")
+        axis.set(xlabel="steps of a question (trained on 2 and 3)", ylabel="accuracy")
         figure.savefig(args.picture)

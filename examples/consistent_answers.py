@@ -1,8 +1,8 @@
 """Yes/no questions whose answers constrain each other: the likeliest consistent set of answers.
 
-A small language model is asked which of two things is bigger, says no to everything, and so
-contradicts itself. The program knows what goes together: answers that belong to some order of the
-three things. The likeliest answers that do put most of them in the right order.
+A small language model is asked which of two things is bigger. It answers no to every question, and
+so contradicts itself. The program accepts only answers that fit some order of the three things; the
+likeliest such answers put most of the things in the right order.
 
     python examples/consistent_answers.py [--tiny] [--picture answers.png]
 """
@@ -24,7 +24,7 @@ ORDERS = tuple(itertools.permutations(range(3)))
 
 
 def sizes(*answers: str) -> tuple[int, ...] | None:
-    """The order that the answers to "is the first bigger than the second" describe, if any."""
+    """The order that the answers to "is the first bigger than the second?" describe, if any."""
     for order in ORDERS:
         if answers == tuple(" yes" if order[x] > order[y] else " no" for x, y in PAIRS):
             return order
@@ -32,7 +32,7 @@ def sizes(*answers: str) -> tuple[int, ...] | None:
 
 
 def consistent(*answers: str) -> bool:
-    """Whether there is such an order."""
+    """Whether the answers describe an order."""
     return sizes(*answers) is not None
 
 
@@ -62,8 +62,10 @@ def main() -> None:
         print(f"  each by itself:{''.join(by_itself)}, consistent: {consistent(*by_itself)}")
         print(f"  together:      {' < '.join(names[order.index(n)] for n in range(3))}")
     if args.picture:
-        asked = [f"{THINGS[0][x]} > {THINGS[0][y]}?" for x, y in PAIRS]
-        draw_bars(dict(zip(asked, (a.row(0) for a in answers), strict=True)), Path(args.picture))
+        picked = [word.strip() for word in together[0] or ()]
+        asked = [f"{THINGS[0][x]} > {THINGS[0][y]}" for x, y in PAIRS]
+        titles = [f"{pair}? chosen: {word}" for pair, word in zip(asked, picked, strict=True)]
+        draw_bars(dict(zip(titles, (a.row(0) for a in answers), strict=True)), Path(args.picture))
 
 
 if __name__ == "__main__":

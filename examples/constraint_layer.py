@@ -1,7 +1,7 @@
 """A layer whose outputs always satisfy a constraint: a path through a grid, one cell per column.
 
 The network scores the cells of each column; a path moves by at most one row from column to column.
-With the layer every prediction is the likeliest of all paths; cell by cell it is often no path.
+With the layer, every prediction is the likeliest path; cell by cell, it is often not a path.
 
     python examples/constraint_layer.py --picture paths.png
 """
@@ -39,27 +39,27 @@ def is_path(cells: tuple[int, ...] | None) -> bool:
 
 
 def valid(columns: list[dl.Distribution[int]]) -> dl.Distribution[bool]:
-    """The same as a program."""
+    """The same as a Dolphin program."""
     steps = [dl.apply(a, b, lambda x, y: abs(x - y) <= 1) for a, b in itertools.pairwise(columns)]
     return dl.reduce(lambda x, y: x and y, steps)
 
 
 def read(logits: torch.Tensor) -> list[dl.Distribution[int]]:
-    """One distribution over rows for each column."""
+    """One distribution over rows per column."""
     return dl.Distribution.each_from_logits(logits, range(ROWS), provenance="exact")
 
 
 network = Sequential(Linear(24, 64), ReLU(), Linear(64, COLUMNS * ROWS))
-optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
+optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
 for _ in range(args.steps):
     pictures, paths = draw(64)
     columns = read(network(pictures).view(-1, COLUMNS, ROWS))
     # log P(path | valid): the likelihood of the label among valid paths only.
     chosen = torch.stack([d.log_probs() for d in columns], 1).gather(2, paths[..., None])
     loss = -chosen.sum((1, 2)).mean() + valid(columns).log_probs([True]).mean()
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
 pictures, paths = draw(500)
 with torch.no_grad():
     logits = network(pictures).view(-1, COLUMNS, ROWS)
@@ -67,9 +67,8 @@ with torch.no_grad():
     constrained = dl.most_likely(columns, valid(columns), [True] * 500)
 truth, plain = (list(map(tuple, rows.tolist())) for rows in (paths, logits.argmax(2)))
 for name, found in (("cell by cell", plain), ("with the layer", constrained)):
-    fits = sum(map(is_path, found)) / 500
     right = sum(a == b for a, b in zip(found, truth, strict=True)) / 500
-    print(f"{name}: {fits:.1%} are paths, {right:.1%} right")
+    print(f"{name}: {sum(map(is_path, found)) / 500:.1%} are paths, {right:.1%} correct")
 if args.picture:
     from matplotlib.figure import Figure
 
@@ -77,4 +76,5 @@ if args.picture:
     for row, axis in zip([n for n in range(500) if not is_path(plain[n])], axes, strict=False):
         axis.imshow(logits[row].softmax(1).T.tolist(), cmap="Blues")
         axis.plot(plain[row], "x:", constrained[row], "o-")
+    figure.suptitle("dotted: best cell per column; orange: likeliest path", size=10)
     figure.savefig(args.picture)

@@ -1,8 +1,8 @@
-"""Learn what is red from nothing but how many things are: counting and quantifiers.
+"""Learn to recognise red things from how many there are: counting and quantifiers.
 
-A scene is a bag of things, more or fewer of them, each seen as a noisy vector. The label of a scene
-is a number: how many of its things are red. No thing is labelled. Once trained, the same network
-answers other questions: is there one, are there more than three?
+A scene is a bag of up to six things, each observed as a noisy vector. The label of a scene is the
+number of its red things; no thing is labelled. Once trained, the same network answers other
+questions: is any of them red, are more than three of them red?
 
     python examples/counting.py --picture counting.png
 """
@@ -23,13 +23,13 @@ def scenes(count: int) -> list[Scene]:
     for size in torch.randint(0, 7, (count,)).tolist():
         red = torch.rand(size) < 0.4
         things = torch.randn(size, 6)
-        things[:, 2] += 4 * (red.float() - 0.5)  # one of six features tells, and nobody says so
+        things[:, 2] += 4 * (red.float() - 0.5)  # only this feature carries information
         made.append((things, red.tolist()))
     return made
 
 
 def reds(network: nn.Module, batch: list[Scene]) -> dl.Distribution[int]:
-    """Each row a scene: its things by number, and how likely each of them is red."""
+    """One row per scene: the indices of its things, and how likely each of them is red."""
     logits = network(torch.cat([things for things, _ in batch])).squeeze(1)
     rows = zip(batch, logits.split([len(red) for _, red in batch]), strict=True)
     return dl.Distribution.from_rows(
@@ -56,7 +56,7 @@ def main() -> None:
         found = reds(network, batch)
         answers = {
             "how many are red": (dl.count(found), [sum(red) for _, red in batch]),
-            "is one red": (dl.exists(found), [any(red) for _, red in batch]),
+            "is any red": (dl.exists(found), [any(red) for _, red in batch]),
             "more than three": (
                 dl.count(found).map(lambda n: n > 3),
                 [sum(red) > 3 for _, red in batch],
@@ -71,7 +71,7 @@ def main() -> None:
         scale = network[0].weight.detach().abs().sum(0)  # pyright: ignore
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         axis.bar(range(6), (scale / scale.sum()).tolist())
-        axis.set(xlabel="feature (2 is the one that tells)", ylabel="share of the first layer")
+        axis.set(xlabel="feature (only 2 is informative)", ylabel="share of the weights")
         figure.savefig(args.picture)
 
 

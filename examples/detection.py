@@ -1,7 +1,7 @@
-"""Is a person inside a car? A detector's classes learn from a yes or no per image.
+"""Is a person inside a car? Object classes are learnt from one yes or no per image.
 
-A detector proposes boxes, a different number in each image, with a feature vector each. The label
-says whether some person is inside some car; no box has one. The program is for ONE image.
+A detector proposes boxes, a different number per image, each with a feature vector. The label says
+whether some person is inside some car; no box is labelled. The program is written for ONE image.
 
     python examples/detection.py --picture detection.png
 """
@@ -64,16 +64,17 @@ for step in range(args.steps):
     optimizer.step()
 boxes, features, kinds, labels = images(200, seed=10**6)
 answers = person_in_car(boxes, features).argmax()
-print(f"{sum(map(operator.eq, answers, labels)) / 2:.1f}% of images right")
+print(f"{sum(map(operator.eq, answers, labels)) / 2:.1f}% of images answered correctly")
 read = torch.cat([classify.net(vectors).argmax(1) for vectors in features])
-print(f"{(read == torch.cat(kinds)).float().mean():.1%} of boxes classified right")
+print(f"{(read == torch.cat(kinds)).float().mean():.1%} of boxes classified correctly")
 if args.picture:
     from matplotlib.figure import Figure
 
-    axes = (figure := Figure(figsize=(8, 2.4), layout="constrained")).subplots(1, 4)
-    for row, axis in zip([n for n, yes in enumerate(labels) if yes], axes, strict=False):
+    axes = (figure := Figure(figsize=(9, 2.6), layout="constrained")).subplots(1, 4)
+    few = [n for yes in (True, False) for n in range(200) if labels[n] == yes and len(boxes[n]) < 5]
+    for row, axis in zip([*few[:2], *few[-2:]], axes, strict=True):
         for (x, y, u, v), vector in zip(boxes[row].tolist(), features[row], strict=True):
-            axis.plot([x, u, u, x, x], [y, y, v, v, y])
-            axis.text(x, y, classify(vector).argmax()[0])
-        axis.set(title=f"inside: {answers[row]}", xticks=[], yticks=[])
+            (line,) = axis.plot([x, u, u, x, x], [y, y, v, v, y])
+            axis.text(x, v, classify(vector).argmax()[0], color=line.get_color(), va="bottom")
+        axis.set(title=f"person in a car: {answers[row]}", xticks=[], yticks=[])
     figure.savefig(args.picture)

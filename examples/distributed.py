@@ -1,7 +1,7 @@
-"""Train one program on several processes: the loss inside the module that is wrapped.
+"""Train one program on several processes: compute the loss inside the wrapped module.
 
-`DistributedDataParallel` looks for tensors in what a module returns: the module computes the loss.
-Two processes with half a batch each learn what one learns from whole batches, as is checked here.
+`DistributedDataParallel` searches the output of a module for tensors, so the module returns the
+loss. Two processes with half a batch each learn the same as one with whole batches: checked here.
 
     torchrun --nproc-per-node 2 examples/distributed.py --picture distributed.png
 """
@@ -22,7 +22,7 @@ class Sums(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        torch.manual_seed(0)  # all processes start alike
+        torch.manual_seed(0)  # the same weights in all processes
         self.read = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10))
 
     def forward(self, vectors: Tensor, sums: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Sums(nn.Module):
 
 
 def train(model: nn.Module, steps: int, part: slice) -> list[float]:
-    """Some steps; a process takes its part of every batch."""
+    """Train for some steps on this process's part of every batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     generator, losses = torch.Generator().manual_seed(1), []
     looks = torch.randn(10, 16, generator=generator)
@@ -47,7 +47,7 @@ def train(model: nn.Module, steps: int, part: slice) -> list[float]:
 
 
 def main(steps: int, picture: str | None) -> None:
-    """One process; the first one also trains alone, and compares."""
+    """Train in this process; the first one also trains alone, and compares."""
     if "RANK" not in os.environ:
         raise SystemExit("Start it with: torchrun --nproc-per-node 2 examples/distributed.py")
     distributed.init_process_group("gloo")
@@ -67,7 +67,8 @@ def main(steps: int, picture: str | None) -> None:
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         axis.plot(losses, alpha=0.5, label=f"first of {processes} processes, on its share")
         axis.plot(reference, label="one process, on whole batches")
-        figure.legend()
+        axis.set(xlabel="step", ylabel="loss")
+        axis.legend()
         figure.savefig(picture)
 
 

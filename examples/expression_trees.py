@@ -1,8 +1,8 @@
-"""Evaluate expression trees of different shape, and learn to read their leaves from the values.
+"""Evaluate expression trees of different shapes, and learn to read their leaves from the values.
 
-Every sample is a tree of its own: an image of a digit at each leaf, an operation at each node.
-The program is the recursion that one would write for a single tree; `dl.batched` runs it for all
-trees at once. Only the value of a whole tree is known, never a digit.
+Every sample is a different tree, with an image of a digit at each leaf and an operation at each
+node. The program is the recursion you would write for a single tree; `dl.batched` runs it on all
+trees at once. Only the value of a tree is labelled, never a digit.
 
     python examples/expression_trees.py --picture trees.png
 """
@@ -35,7 +35,7 @@ def with_images(tree: Any) -> Any:
 
 
 def solve(tree: Any, leaf: Any, combine: Any) -> Any:
-    """What a tree comes to: recursion, for plain digits and for distributions alike."""
+    """The value of a tree: the same recursion for plain digits and for distributions."""
     if not isinstance(tree, tuple):
         return leaf(tree)
     operation, left, right = tree
@@ -43,8 +43,8 @@ def solve(tree: Any, leaf: Any, combine: Any) -> Any:
 
 
 def main() -> None:
-    """Train on values of trees, and look at single digits afterwards."""
-    parser = argparse.ArgumentParser(description="Learn digits from the values of trees.")
+    """Train on values of trees, and test on single digits."""
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--picture", default=None)
     args = parser.parse_args()
@@ -68,11 +68,12 @@ def main() -> None:
         if step % 50 == 0 or step == args.steps - 1:
             print(f"step {step:3}  loss {loss.item():.3f}  digits read {right[-1]:.0%}")
     if args.picture:
-        from matplotlib import pyplot as plt
+        from matplotlib.figure import Figure
 
-        plt.plot(right)
-        plt.gca().set(xlabel="steps, 16 trees each", ylabel="digits read", ylim=(0, 1.05))
-        plt.savefig(args.picture)
+        axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
+        axis.plot(right)
+        axis.set(xlabel="step (16 trees each)", ylabel="accuracy on single digits")
+        figure.savefig(args.picture)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Learn to read drawn formulas, digits and operators, from their values.
 
-A formula is a row of pictures of any length; its label is what it comes to. The program reads ONE
-formula from left to right, and `dl.batched` runs it for formulas of different lengths at once.
+A formula is a row of pictures of any length; its label is its value. The program reads ONE formula
+from left to right, and `dl.batched` runs it on formulas of different lengths at once.
 
     python examples/formulas.py --picture formulas.png
 """
@@ -17,7 +17,7 @@ from dolphin_tasks.strokes import NAMES, draw_symbols
 
 
 def go_on(state: tuple[int, int], sign: str, digit: int) -> tuple[int, int]:
-    """The state is (what is added up, the product that may go on)."""
+    """The state is (sum so far, product that may still continue)."""
     if sign == "×":
         return state[0], state[1] * digit
     return sum(state), digit if sign == "+" else -digit
@@ -30,7 +30,7 @@ read_digit, read_operator = dl.network(digits, range(10)), dl.network(operators,
 
 @dl.batched
 def value(pictures: Tensor) -> dl.Distribution[int]:
-    """What ONE formula comes to; `pictures` is (length, 16, 16)."""
+    """The value of ONE formula; `pictures` is (length, 16, 16)."""
     state: dl.Distribution = read_digit(pictures[0]).map(lambda digit: (0, digit))
     for sign, digit in zip(pictures[1::2], pictures[2::2], strict=True):
         state = dl.apply(state, read_operator(sign), read_digit(digit), go_on)
@@ -65,7 +65,7 @@ def main() -> None:
         optimizer.step()
     pictures, values = draw(200, seed=10**6)
     answers = value(pictures).argmax()
-    print(sum(map(operator.eq, answers, values)), "of 200 test formulas right")
+    print(sum(map(operator.eq, answers, values)), "of 200 test formulas correct")
     if args.picture:
         from matplotlib.figure import Figure
 

@@ -1,7 +1,7 @@
-"""A small game: a grid world with slippery moves, and the value of a policy.
+"""A small game: a grid world with slippery moves, and a policy trained through the program.
 
-A move goes where it is meant to with probability 0.8, and to each side with 0.1. The program plays
-all games at once, and the policy learns from the probability of reaching the goal.
+A move goes in the chosen direction with probability 0.8, and to each side with 0.1. The program
+plays all games at once, and the policy is trained on the probability of reaching the goal.
 
     python examples/grid_world.py --picture grid.png
 """
@@ -20,7 +20,7 @@ CELLS = list(AT)
 
 
 def moved(cell: tuple[int, int], way: str) -> tuple[int, int]:
-    """The next cell, or the same one in front of a wall."""
+    """The next cell, or the same cell if a wall is in the way."""
     new = (cell[0] + MOVES[way][0], cell[1] + MOVES[way][1])
     return new if new in AT else cell
 
@@ -37,7 +37,7 @@ def slip(cell: tuple[int, int], way: str) -> Any:
 
 
 def value(policy: torch.Tensor, steps: int) -> torch.Tensor:
-    """The probability of being at the goal after some steps."""
+    """The probability of being at the goal after this many steps."""
 
     def act(cell: tuple[int, int]) -> Any:
         row = policy[CELLS.index(cell)]
@@ -49,32 +49,27 @@ def value(policy: torch.Tensor, steps: int) -> torch.Tensor:
     return cell.map(lambda c: AT[c] == "G").probs([True])[0, 0]
 
 
-def main() -> None:
-    """Learn the policy, and show it."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--picture")
-    args = parser.parse_args()
-    scores = torch.zeros(len(CELLS), 4, requires_grad=True)
-    optimizer = torch.optim.Adam([scores], lr=0.3)
-    print(f"value of random moves {value(scores.softmax(1), 12).item():.3f}")
-    for _ in range(args.steps):
-        optimizer.zero_grad()
-        (-value(scores.softmax(1), 12)).backward()
-        optimizer.step()
-    print(f"value of the policy   {value(scores.softmax(1), 12).item():.3f}")
-    best = {c: "^>v<"[way] for c, way in zip(CELLS, scores.argmax(1), strict=True) if AT[c] in "S."}
-    for r, row in enumerate(GRID):
-        print("".join(best.get((r, c), cell) for c, cell in enumerate(row)))
-    if args.picture:
-        from matplotlib.figure import Figure
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=60)
+parser.add_argument("--picture")
+args = parser.parse_args()
+scores = torch.zeros(len(CELLS), 4, requires_grad=True)
+optimizer = torch.optim.Adam([scores], lr=0.3)
+print(f"value of random moves {value(scores.softmax(1), 12).item():.3f}")
+for _ in range(args.steps):
+    optimizer.zero_grad()
+    (-value(scores.softmax(1), 12)).backward()
+    optimizer.step()
+print(f"value of the policy   {value(scores.softmax(1), 12).item():.3f}")
+best = {c: "^>v<"[way] for c, way in zip(CELLS, scores.argmax(1), strict=True) if AT[c] in "S."}
+for r, row in enumerate(GRID):
+    print("".join(best.get((r, c), cell) for c, cell in enumerate(row)))
+if args.picture:
+    from matplotlib.figure import Figure
 
-        axis = (figure := Figure((4, 3))).subplots(subplot_kw={"xticks": [], "yticks": []})
-        axis.imshow([["#H.SG".index(cell) for cell in row] for row in GRID], cmap="RdYlGn")
-        for (r, c), way in best.items():
-            axis.text(c, r, way.translate(str.maketrans("^>v<", "↑→↓←")), size=20, ha="center")
-        figure.savefig(args.picture)
-
-
-if __name__ == "__main__":
-    main()
+    axis = (figure := Figure((4, 3))).subplots(subplot_kw={"xticks": [], "yticks": []})
+    axis.imshow([["#H.SG".index(cell) for cell in row] for row in GRID], cmap="RdYlGn")
+    for (r, c), kind in AT.items():
+        sign = {"^": "↑", ">": "→", "v": "↓", "<": "←", "H": "hole", "G": "goal"}
+        axis.text(c, r, sign[best.get((r, c), kind)], size=15, ha="center", va="center")
+    figure.savefig(args.picture)

@@ -1,7 +1,7 @@
-"""Learn how the weather changes from what is seen of it: a hidden Markov model.
+"""Learn how the weather changes from indirect observations: a hidden Markov model.
 
-Nobody tells the program the weather: it learns the transition matrix from what people carry. The
-matrix is a parameter whose entries are the weights of a function with random outcomes.
+The weather is never observed: the transition matrix is learnt from what people carry. The matrix is
+a parameter whose entries are the weights of a function with random outcomes.
 
     python examples/hidden_markov.py --picture weather.png
 """
@@ -21,7 +21,7 @@ SHOWN = torch.tensor([[0.85, 0.1, 0.05, 0.0], [0.05, 0.15, 0.75, 0.05], [0.0, 0.
 
 
 def draw(rows: int, steps: int) -> torch.Tensor:
-    """What is seen on each day of some sequences, (rows, steps)."""
+    """The observations on each day of some sequences, (rows, steps)."""
     state, seen = torch.zeros(rows, dtype=torch.long), []
     for _ in range(steps):
         state = torch.multinomial(TRUE[state], 1)[:, 0]
@@ -45,36 +45,34 @@ def likelihood(seen: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     return weather.map(lambda _: "seen").log_probs(["seen"])[:, 0]
 
 
-def main() -> None:
-    """Learn the matrix, and compare it with the true one."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--picture")
-    args = parser.parse_args()
-    torch.manual_seed(0)
-    seen = draw(400, 15)
-    scores = torch.zeros(3, 3, requires_grad=True)
-    optimizer = torch.optim.Adam([scores], lr=0.1)
-    for step in range(args.steps):
-        loss = -likelihood(seen, scores.softmax(1)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 20 == 0:
-            print(f"step {step:3}  loss {loss.item():.3f}")
-    learnt = scores.softmax(1).detach()
-    for name, row, true in zip(STATES, learnt.tolist(), TRUE.tolist(), strict=True):
-        print(f"{name:6}", *(f"{p:.2f} ({q:.2f})" for p, q in zip(row, true, strict=True)))
-    print(f"largest difference {(learnt - TRUE).abs().max().item():.2f}")
-    if args.picture:
-        from matplotlib.figure import Figure
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=80)
+parser.add_argument("--picture")
+args = parser.parse_args()
+torch.manual_seed(0)
+seen = draw(400, 15)
+scores = torch.zeros(3, 3, requires_grad=True)
+optimizer = torch.optim.Adam([scores], lr=0.1)
+for step in range(args.steps):
+    loss = -likelihood(seen, scores.softmax(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 20 == 0:
+        print(f"step {step:3}  loss {loss.item():.3f}")
+learnt = scores.softmax(1).detach()
+for name, row, true in zip(STATES, learnt.tolist(), TRUE.tolist(), strict=True):
+    print(f"{name:6}", *(f"{p:.2f} ({q:.2f})" for p, q in zip(row, true, strict=True)))
+print(f"largest error {(learnt - TRUE).abs().max().item():.2f}")
+if args.picture:
+    from matplotlib.figure import Figure
 
-        axes = (figure := Figure(figsize=(6, 3), layout="constrained")).subplots(1, 2)
-        for axis, matrix, title in zip(axes, (TRUE, learnt), ("true", "learnt"), strict=True):
-            axis.imshow(matrix.tolist(), vmin=0, vmax=1)
-            axis.set(title=title, xticks=range(3), xticklabels=STATES, yticks=[])
-        figure.savefig(args.picture)
-
-
-if __name__ == "__main__":
-    main()
+    places = {"xticks": range(3), "yticks": range(3)}
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots(1, 2, subplot_kw=places)
+    for axis, matrix, title in zip(axes, (TRUE, learnt), ("true", "learnt"), strict=True):
+        axis.imshow(matrix.tolist(), vmin=0, vmax=1, cmap="Blues")
+        axis.set(title=f"{title}, row to column", xticklabels=STATES, yticklabels=STATES)
+        for n, p in enumerate(matrix.flatten().tolist()):
+            axis.text(n % 3, n // 3, f"{p:.2f}", ha="center", va="center")
+    figure.savefig(args.picture)

@@ -1,8 +1,8 @@
-"""Learn what sentences say about relatives from who the last person is to the first.
+"""Learn to read family relations from how the last person of a story is related to the first.
 
 A story is a chain of sentences, each about two people: A's mother is B, B's brother is C. The label
-is what C is to A. The network reads one relation from each sentence; the program composes them. It
-is trained on chains of two and three sentences, and tested on longer ones.
+is what C is to A. The network reads one relation per sentence; the program composes them. Trained
+on chains of two and three sentences, tested on longer ones.
 
     python examples/kinship.py --picture kinship.png
 """
@@ -16,16 +16,16 @@ import dolphin as dl
 from dolphin_tasks.clutrr.kinship import COMPOSITIONS, RELATIONS
 
 torch.manual_seed(0)
-SENTENCES = torch.randn(len(RELATIONS), 24)  # what a sentence with this relation looks like
+SENTENCES = torch.randn(len(RELATIONS), 24)  # the vector of a sentence with this relation
 
 
 def compose(first: str, second: str) -> str | None:
-    """What a relative of a relative is, where the table says."""
+    """What a relative of a relative is, if the table has it."""
     return COMPOSITIONS.get((first, second))
 
 
 def stories(count: int, length: int) -> tuple[torch.Tensor, list[str]]:
-    """Noisy sentences (count, length, 24) of chains that come to something, and what."""
+    """Noisy sentences (count, length, 24) of chains with an answer, and the answers."""
     kinds, targets = [], []
     while len(targets) < count:
         chain = torch.randint(0, len(RELATIONS), (length,)).tolist()
@@ -72,7 +72,7 @@ def main() -> None:
 
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         axis.bar([str(n) for n in shares], list(shares.values()), color=["C0", "C0", "C1", "C1"])
-        axis.set(xlabel="sentences (blue: seen in training)", ylabel="right", ylim=(0, 1))
+        axis.set(xlabel="sentences (blue: lengths seen in training)", ylabel="accuracy")
         figure.savefig(args.picture)
 
 

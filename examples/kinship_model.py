@@ -1,7 +1,7 @@
 """A language model reads family stories passage by passage, and a program composes them.
 
-The model says who two people of one passage are to each other; a table of kinship says what a
-relative's relative is. Stories are those of CLUTRR where they are at hand, else generated ones.
+The model predicts how two people of one passage are related; a kinship table says what a relative
+of a relative is. Uses the stories of CLUTRR if they are available, otherwise generated ones.
 
     python examples/kinship_model.py [--tiny] [--stories 24] [--picture kinship.png]
 """
@@ -18,11 +18,11 @@ from dolphin_tasks.pictures import draw_bars
 from dolphin_tasks.words.model import any_language_model
 
 SHOWN = "Ben met his father Carl. Carl is Ben's father.\nMia met her aunt Zoe. Zoe is Mia's aunt.\n"
-"""How to answer: a small model needs to see it."""
+"""Worked examples of the answer format, which a small model needs."""
 
 
 def chain(story: data.Story) -> list[str]:
-    """A question about each link between the one who asks and the one who is asked about."""
+    """A question about each link between the two people of the query."""
     links, reached = dict[int, list[str]]({data.ASKER: []}), [data.ASKER]
     for person in reached:  # grows while it is read: breadth first
         for mention in story.mentions:
@@ -36,7 +36,7 @@ def chain(story: data.Story) -> list[str]:
 
 @dl.batched
 def relation(links: Sequence[dl.Distribution[str]]) -> dl.Distribution[str]:
-    """What the chain of ONE story comes to."""
+    """The relation that the chain of ONE story composes to."""
     result = links[0]
     for link in links[1:]:
         result = dl.apply(result, link, lambda a, b: kinship.COMPOSITIONS.get((a, b), "unknown"))
@@ -52,7 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     lm, test = any_language_model(args.tiny), data.load(3).test
     some = test.batch(torch.linspace(0, len(test) - 1, args.stories).long()).stories
-    stories = [story for story in some if chain(story)]  # a way leads from one to the other
+    stories = [story for story in some if chain(story)]  # the two people are connected
 
     def ask(questions: list[str]) -> list[dl.Distribution[str]]:
         read = lm.options(

@@ -23,7 +23,7 @@ PRICES = [f" {price}" for price in range(10)]
 
 
 def question(item: str) -> str:
-    """A text for the model to continue with a price."""
+    """A prompt for the model to continue with a price."""
     return f"{SHOWN}{RECEIPT}\n{item}"
 
 
@@ -37,13 +37,13 @@ def main() -> None:
     found = any_language_model(arguments.tiny)
     lm = LanguageModel(found.model, found.tokenizer, end="\n")  # a price ends with its line
 
-    # 1. How likely each of a list of answers is, exactly, by a trie over one prefix cache.
+    # 1. The exact probability of each answer of a list, by a trie over one prefix cache.
     with torch.no_grad():
         listed = lm.options([question(item) for item in ITEMS], PRICES, normalise=True)
     for item, likeliest in zip(ITEMS, listed.top(3), strict=True):
         print(f"{item:>6}: " + ", ".join(f"{price.strip()} ({p:.2f})" for price, p in likeliest))
 
-    # 2. What it says without a list: parsed, equal answers merged, the rest in OTHER.
+    # 2. Free answers: parsed, equal ones merged, the rest in OTHER.
     with torch.no_grad():
         free = lm.answers(question("tea"), parse=int, k=8, max_new_tokens=3)
     print("  free: " + ", ".join(f"{answer} ({p:.2f})" for answer, p in free.top(3)[0]))

@@ -1,8 +1,8 @@
-"""Learn what a relative of a relative is, from questions alone, and go on with longer chains.
+"""Learn what a relative of a relative is, from questions alone, and apply it to longer chains.
 
-Each question is a chain of relations and what the last person is to the first. Nobody gives the
-rules: `table[r, s]` says how likely each relation is for the s of an r, and its entries are weights
-of a function with random outcomes. What was learnt from chains of two and three answers six.
+Each question is a chain of relations; the answer is what the last person is to the first. The rules
+are not given: `table[r, s]` has the probability of each relation for the s of an r, and its entries
+are the weights of a function with random outcomes. Trained on chains of 2 and 3, tested up to 6.
 
     python examples/learnt_rules.py --picture rules.png
 """
@@ -75,5 +75,5 @@ if __name__ == "__main__":
 
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         axis.bar(list(map(str, right)), list(right.values()))
-        axis.set(xlabel="links of a chain (learnt from 2 and 3)", ylabel="answers right")
+        axis.set(xlabel="links of a chain (trained on 2 and 3)", ylabel="accuracy")
         figure.savefig(args.picture)

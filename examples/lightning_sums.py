@@ -1,4 +1,4 @@
-"""A Dolphin program in a LightningModule: nothing special to do.
+"""A Dolphin program in a LightningModule: nothing special is needed.
 
 Needs the package `pytorch-lightning`. The program is part of `training_step`; loops, devices,
 logging and checkpoints are Lightning's.

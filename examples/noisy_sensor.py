@@ -1,8 +1,8 @@
-"""How noisy is a sensor? Learnt from decisions, with a program that branches.
+"""Learn how noisy a sensor is from decisions, with a program that branches.
 
-A thermometer and a smoke detector guard a room. The smoke detector is only asked when it is hot,
-and says the opposite of the truth now and then. From nothing but how often there was an alarm in
-rooms with and without a fire the program learns how often.
+A thermometer and a smoke detector guard a room. The smoke detector is only consulted if the room is
+hot, and sometimes reports the opposite of the truth. How often it does is learnt from nothing but
+the frequency of alarms in rooms with and without a fire.
 
     python examples/noisy_sensor.py --picture sensor.png
 """
@@ -64,7 +64,7 @@ def main() -> None:
             axis.plot([rates[place] for rates in history], label=name, color=f"C{place}")
             axis.axhline(rate, linestyle=":", color=f"C{place}")
         axis.set(xlabel="step", ylabel="rate (dotted: true)")
-        axis.legend()
+        axis.legend(title="errors of the sensor")
         figure.savefig(args.picture)
 
 

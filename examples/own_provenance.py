@@ -1,8 +1,8 @@
-"""A provenance of one's own: bounds that hold however facts depend on each other.
+"""Your own provenance: bounds that hold however facts depend on each other.
 
-The tag of a symbol is a lower and an upper bound of its probability (Fréchet's bounds). Ten lines
-of algebra, and every operation works with it. Here: is there a way from a to f, if nothing is known
-about whether roads are closed together?
+The tag of a symbol is a lower and an upper bound of its probability (Fréchet bounds): ten lines of
+algebra, and every operation works with it. Here it bounds the probability that towns are connected
+if nothing is known about whether roads are closed at the same time.
 
     python examples/own_provenance.py --picture bounds.png
 """
@@ -41,7 +41,7 @@ class Bounds(TensorProvenance):
 
 
 def ways(provenance: dl.Provenance) -> dl.Distribution[str]:
-    """All pairs of towns with a way between them, as strings of two letters."""
+    """All pairs of connected towns, as strings of two letters."""
     roads = dl.Distribution(OPEN, ROADS, exclusive=False, provenance=provenance)
 
     def step(found: dl.Distribution[str]) -> dl.Distribution[str]:
@@ -67,9 +67,11 @@ def main() -> None:
 
         axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
         low, high = bounds.T.tolist()
-        axis.vlines(towns, low, high, linewidth=24, alpha=0.4)
-        axis.plot(towns, exact.tolist(), "o", color="C1", label="independent roads, exact")
-        axis.set(ylabel="probability of a way", ylim=(0, 1.05))
+        axis.vlines(
+            towns, low, high, linewidth=24, alpha=0.4, label="bounds, whatever the dependence"
+        )
+        axis.plot(towns, exact.tolist(), "o", color="C1", label="exact, if roads are independent")
+        axis.set(ylabel="P(connected)", ylim=(0, 1.05))
         axis.legend(loc="lower left")
         figure.savefig(args.picture)
 

@@ -1,8 +1,8 @@
-"""Parse what is heard: word classes are learnt from which strings of words are sentences.
+"""Parse noisy words: word classes are learnt from which strings of words are sentences.
 
-Words are heard as noisy vectors. The chart is the textbook's (CYK): a span has the categories that
-two shorter spans make by some rule. The label says whether ONE string of words, of any length, is a
-sentence; no word and no tree has one.
+Words are observed as noisy vectors. The parser is the textbook's CYK chart: a span has a category
+if two adjacent shorter spans form it by some rule. The label says whether a string of words, of any
+length, is a sentence; words and trees have no labels.
 
     python examples/parsing.py --picture parsing.png
 """
@@ -41,7 +41,7 @@ def is_sentence(vectors: Tensor) -> dl.Distribution[bool]:
 
 
 def strings(count: int, seed: int) -> tuple[list[Tensor], list[bool]]:
-    """Sentences as heard, or their words in disorder; and which of the two it is."""
+    """Vectors of sentences, half of them with shuffled words; and whether each is a sentence."""
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     vectors, labels = [], []
     for _ in range(count):
@@ -66,7 +66,7 @@ for step in range(args.steps):
     optimizer.step()
 vectors, labels = strings(200, seed=10**6)
 answers = is_sentence(vectors).argmax()
-print(f"{sum(map(operator.eq, answers, labels)) / 2:.1f}% of strings told right")
+print(f"{sum(map(operator.eq, answers, labels)) / 2:.1f}% of strings classified correctly")
 if args.picture:
     from matplotlib.figure import Figure
 
@@ -74,4 +74,5 @@ if args.picture:
     axis = (figure := Figure(figsize=(4, 3), layout="constrained")).subplots()
     axis.imshow(seen.tolist(), vmin=0, vmax=1, cmap="Blues")
     axis.set(xticks=range(4), xticklabels=WORDS, yticks=range(4), yticklabels=WORDS)
+    axis.set(xlabel="predicted word class", ylabel="true word class")
     figure.savefig(args.picture)

@@ -1,7 +1,7 @@
-"""Abduction: revise what a network reads so that the formula is right, and train on the revision.
+"""Abduction: revise a network's predictions so that the sum is right, and train on the revision.
 
-Two digits are read; only their sum is known. `most_likely` gives the likeliest pair of digits with
-that sum: pseudo-labels for an ordinary cross-entropy. A few labelled digits start the network off.
+Only the sum of two digits is known. `most_likely` returns the likeliest pair of digits with that
+sum: pseudo-labels for an ordinary cross-entropy. A few labelled digits initialise the network.
 
     python examples/pseudo_labels.py --picture pseudo_labels.png
 """
@@ -15,7 +15,7 @@ import dolphin as dl
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=300)
-parser.add_argument("--labelled", type=int, default=20, help="digits with labels of their own")
+parser.add_argument("--labelled", type=int, default=20, help="number of labelled digits")
 parser.add_argument("--picture")
 args = parser.parse_args()
 
@@ -66,5 +66,5 @@ if args.picture:
 
     axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
     axis.bar(range(args.steps), revised, width=1.0)
-    axis.set(xlabel="step", ylabel="readings revised, of 32")
+    axis.set(xlabel="step", ylabel="predictions revised, of 32")
     figure.savefig(args.picture)

@@ -1,7 +1,7 @@
-"""Which rule answers a question? Templates over a knowledge base, learnt from queries alone.
+"""Learn which rule defines a relation: templates over a knowledge base, from queries alone.
 
-A base of parents, children and spouses, and questions for grandparents, siblings and in-laws.
-Nobody says what these are: each is one of the templates "the b of an a", and which is learnt.
+A knowledge base of parents, children and spouses is queried for grandparents, siblings and in-laws.
+Their definitions are not given: each is one of the templates "the b of an a", and is learnt.
 
     python examples/rule_templates.py --picture templates.png
 """

@@ -1,7 +1,6 @@
 """Questions about scenes as programs: shapes and colours are learnt from answers alone.
 
-A question is a program of its own: filter, relate (left or right), filter; count, exists or query.
-Run `python examples/scene_questions.py --picture scenes.png`.
+Each question is a program. To run: `python examples/scene_questions.py --picture scenes.png`.
 """
 
 import argparse
@@ -20,13 +19,12 @@ SEEN = {of: dl.network(nn.Linear(16, 3), x) for of, x in (("shape", SHAPES), ("c
 
 @dl.program
 def first_shape(chosen: dl.Distribution[frozenset], shapes: list[dl.Distribution[str]]) -> str:
-    """What is it, the first of these from the left?"""
-    things = dl.choose(chosen)
-    return dl.choose(shapes[min(things)]) if things else "nothing"
+    """The shape of the leftmost of the chosen things."""
+    return dl.choose(shapes[min(things)]) if (things := dl.choose(chosen)) else "nothing"
 
 
 def ask(things: Any, question: list[str], *, shape: Any, colour: Any) -> dl.Distribution[Any]:
-    """ONE scene, ONE question. What is chosen is a set of things; nothing is read twice for it."""
+    """ONE scene, ONE question: the set of things it refers to so far, then the answer."""
     chosen: Any = dl.Distribution.certain(frozenset(range(n := len(things))))
     for word in question[:-1]:
         if word in ("left", "right"):
@@ -43,7 +41,7 @@ def ask(things: Any, question: list[str], *, shape: Any, colour: Any) -> dl.Dist
 
 
 def scenes(count: int, seed: int) -> tuple[Any, ...]:
-    """Things (n, 16), questions, and true answers: those of a perfect perception."""
+    """Things (n, 16), questions, and the answers that perfect perception gives."""
     rng, made, sure = random.Random(seed), [], dl.Distribution.certain
     for _ in range(count):
         scene = [(rng.choice(SHAPES), rng.choice(COLOURS)) for _ in range(rng.randint(1, 5))]
@@ -67,14 +65,16 @@ for step in range(args.steps):
     optimizer.step()
 things, questions, truth = scenes(300, seed=10**6)
 answers = dl.batched(ask)(things, questions, **SEEN).argmax()
-shares = {}
 for word in ("count", "exists", "query", "left", "right"):
     marks = [a == b for a, b, q in zip(answers, truth, questions, strict=True) if word in q]
-    print(f"{word}: {shares.setdefault(word, sum(marks) / len(marks)):.1%} right")
+    print(f"{word}: {sum(marks) / len(marks):.1%} right")
 if args.picture:
     from matplotlib.figure import Figure
 
-    axis = (figure := Figure(figsize=(5, 2.4), layout="constrained")).subplots()
-    axis.barh(list(shares), list(shares.values()))
-    axis.set(xlim=(0, 1), xlabel="answers right")
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    for n, axis in enumerate(figure.subplots(2, 3).flat):
+        for x, thing in enumerate(things[n]):
+            shape, colour = (see(thing).argmax()[0] for see in SEEN.values())
+            axis.scatter(x, 0, s=200, marker="so^"[SHAPES.index(shape)], color=colour)
+        axis.set(title=f"{' '.join(questions[n])}: {answers[n]}", xticks=[], yticks=[])
     figure.savefig(args.picture)

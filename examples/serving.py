@@ -1,7 +1,7 @@
-"""Serve a trained network and its program without Python code of either: export, load, answer.
+"""Serve a trained network and its program as one exported file: export, load, answer.
 
-`dl.trace` turns the program into a module without user code. Exported with the network it is one
-file that torch alone can run. A web server loads it, and adds up two drawn digits.
+`dl.trace` turns the program into a module without user code. Exported with the network, it is one
+file that torch runs without Dolphin. A web server loads it and adds two drawn digits.
 
     python examples/serving.py --picture serving.png
 """
@@ -33,7 +33,7 @@ class Adder(nn.Module):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST a JSON list of two pictures, get the likeliest sums."""
+    """POST a JSON list of two pictures to get the likeliest sums."""
 
     model: nn.Module
 
@@ -45,36 +45,32 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(dict(zip(sums.tolist(), p.tolist(), strict=True))).encode())
 
 
-def main() -> None:
-    """Train on sums, export, serve, ask."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--picture")
-    args = parser.parse_args()
-    digits, model = torch.randint(0, 10, (1000, 2)), Adder()
-    pictures = draw_symbols(digits.flatten(), 16, seed=0).view(1000, 2, 256) / 255
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(args.steps):
-        optimizer.zero_grad()
-        rows = torch.randint(1, 1000, (32,))
-        nn.functional.nll_loss(model(pictures[rows]), digits[rows].sum(1)).backward()
-        optimizer.step()
-    torch.export.save(torch.export.export(model, (pictures[:1],)), file := io.BytesIO())
-    Handler.model = torch.export.load(io.BytesIO(file.getvalue())).module()
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.handle_request).start()  # serve_forever() in real life
-        body = json.dumps(pictures[0].tolist()).encode()
-        with urlopen(f"http://127.0.0.1:{server.server_port}", body) as reply:
-            answer = json.load(reply)
-    print(f"exported: {len(file.getvalue()) / 1e3:.0f} kB. {digits[0].tolist()} add up to {answer}")
-    if args.picture:
-        from matplotlib.figure import Figure
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=400)
+parser.add_argument("--picture")
+args = parser.parse_args()
+digits, model = torch.randint(0, 10, (1000, 2)), Adder()
+pictures = draw_symbols(digits.flatten(), 16, seed=0).view(1000, 2, 256) / 255
+optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+for _ in range(args.steps):
+    optimizer.zero_grad()
+    rows = torch.randint(1, 1000, (32,))
+    nn.functional.nll_loss(model(pictures[rows]), digits[rows].sum(1)).backward()
+    optimizer.step()
+torch.export.save(torch.export.export(model, (pictures[:1],)), file := io.BytesIO())
+Handler.model = torch.export.load(io.BytesIO(file.getvalue())).module()
+with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    threading.Thread(target=server.handle_request).start()  # or serve_forever()
+    body, url = json.dumps(pictures[0].tolist()), f"http://127.0.0.1:{server.server_port}"
+    with urlopen(url, body.encode()) as reply:
+        answer = json.load(reply)
+print(f"exported: {len(file.getvalue()) / 1e3:.0f} kB. {digits[0].tolist()} add up to {answer}")
+if args.picture:
+    from matplotlib.figure import Figure
 
-        left, right = (figure := Figure(figsize=(6, 1.8), layout="constrained")).subplots(1, 2)
-        left.imshow(torch.cat([*pictures[0].view(2, 16, 16)], 1).tolist(), cmap="gray_r")
-        right.barh(list(answer), list(answer.values()))
-        figure.savefig(args.picture)
-
-
-if __name__ == "__main__":
-    main()
+    left, right = (figure := Figure(figsize=(6, 2.4), layout="constrained")).subplots(1, 2)
+    left.imshow(torch.cat([*pictures[0].view(2, 16, 16)], 1).tolist(), cmap="gray_r")
+    right.bar(list(answer), list(answer.values()))
+    left.set(title="sent to the server", xticks=[], yticks=[])
+    right.set(title="probability of each sum in its answer", ylim=(0, 1))
+    figure.savefig(args.picture)

@@ -1,8 +1,8 @@
-"""Learn what ground costs from cheapest paths across maps; no cost is ever shown.
+"""Learn the costs of terrain from cheapest paths across maps; no cost is ever given.
 
-That one gets across a cell is a fact of probability exp(-cost). Under `viterbi` (the likeliest way)
-the textbook's recursion finds the cheapest path, and its gradient is that path: the loss makes the
-label's cells cheaper, and those of the path that is found instead dearer.
+Crossing a cell is a fact of probability exp(-cost). Under `viterbi` (likeliest derivation), a plain
+recursion finds the cheapest path, and its gradient is that path: the loss makes the cells of the
+label cheaper, and those of the predicted path more expensive.
 
     python examples/shortest_path.py --epochs 6 --picture shortest_path.png
 """

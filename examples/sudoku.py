@@ -1,7 +1,7 @@
-"""Read the digits of 4×4 Sudokus from which boards are valid: nobody says what is in a cell.
+"""Learn to read the digits of 4×4 Sudokus from labels that only say which boards are valid.
 
-The program folds sixteen uncertain digits to "is this board valid?", exactly. After training it is
-asked the other way round: which valid board is the likeliest?
+The program computes the exact probability that sixteen uncertain digits form a valid board. After
+training it is queried in reverse: which valid board is the likeliest?
 
     python examples/sudoku.py --epochs 6 --picture sudoku.png
 """
@@ -73,6 +73,6 @@ names = validity.naming(likeliest[::2].flatten() - 1, batch.digits[::2].flatten(
 solved = names[likeliest - 1] + 1  # labels can't tell what digits are called
 marks = [answer == label for answer, label in zip(answers, batch.valid, strict=True)]
 found = (solved == batch.digits).all(1)[::2]  # of the valid ones: every second board
-print(f"{sum(marks) / 2:.1f}% of boards told right, {found.sum()}% of the valid ones read whole")
-notes = ["valid" if answer else "invalid: red would mend it" for answer in answers]
+print(f"{sum(marks) / 2:.1f}% of boards classified right, {found.sum()}% of valid ones read right")
+notes = ["valid" if answer else "invalid; repair in red" for answer in answers]
 drawing.draw_boards(batch, solved, batch.digits, notes, marks, args.picture)

@@ -1,8 +1,8 @@
 """Learn to read handwritten digits from nothing but their sums.
 
 Each training sample is a row of N MNIST images and the sum of their digits. No image is ever
-labelled. The network reads the digits, an ordinary Python addition turns the readings into a
-distribution over sums, and the loss is the likelihood of the right sum.
+labelled. The network predicts the digits, an ordinary Python addition turns the predictions into a
+distribution over sums, and the loss is the negative log-likelihood of the right sum.
 
     python examples/sum_mnist.py --n 5 --epochs 5
 """
@@ -64,7 +64,7 @@ def main() -> None:
     mnist = load_mnist()  # finds or fetches it
     print(f"MNIST from {mnist.source}")
     images, digits = deal(mnist.train_images, mnist.train_labels, args.n, args.rows)
-    print(f"{len(images):,} rows of images, with a sum each")
+    print(f"{len(images):,} rows of images, each with its sum")
     train(network := digit_network(), images, digits.sum(1), args.epochs, batch=64)
     images, digits = deal(mnist.test_images, mnist.test_labels, args.n, args.rows)
     with torch.no_grad():

@@ -184,7 +184,7 @@ def test_scene_questions(run):
 def test_sudoku(run):
     *epochs, last = run("sudoku", "--boards", "160", "--epochs", "3")
     assert float(epochs[-1].split()[-1]) < float(epochs[0].split()[-1])
-    assert "% of the valid ones read whole" in last
+    assert "% of valid ones read right" in last
 
 
 def test_shortest_path(run):

@@ -31,8 +31,8 @@ def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distr
     In a row where the event can't hold, every symbol has probability 0. The result is a new input:
     it keeps the symbols, but no longer knows which facts they came from.
 
-    Under algebras of numbers this needs recorded gradients (see `posterior`), and `distribution`
-    must be what the event was computed from, or independent of it.
+    Under algebras whose tags are numbers this needs an autograd graph (see `posterior`), and
+    `distribution` must be what the event was computed from, or independent of it.
 
     A quotient's gradient is a difference of numbers as large as 1 / P(True): rounding leaves an
     error of about 1e-14 / P(True) in double precision, 1e-5 / P(True) in single precision.
@@ -100,11 +100,11 @@ def posterior(
     result: Distribution[Any],
     targets: Sequence[Any] | Tensor,
 ) -> list[Tensor]:
-    """For each input (B, N): how likely its symbols are, given that the result is the target.
+    """For each input, the probabilities (B, N) of its symbols, given that the result is the target.
 
     A row that can't reach its target has probability 0 throughout. Exact where the provenance is.
-    Under `exact` and `dtkp-*` it is differentiable. Under algebras of numbers it is one backward
-    pass, so gradients must have been recorded from the inputs to the result.
+    Under `exact` and `dtkp-*` it is differentiable. Under algebras whose tags are numbers it is one
+    backward pass, so the inputs must require gradients.
 
     Args:
         inputs: the distributions that the result was computed from (or intermediate ones).

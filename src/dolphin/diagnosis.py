@@ -320,7 +320,9 @@ class _Case:
         mass = f"the results of a row add up to {self.mass[rows].mean():.2g} on average"
         if isinstance(self.d.provenance, TopKProofs):
             k = self.d.provenance.k
-            text = f"{mass}: the {k} likeliest proofs of a result are a small part of all its proofs"
+            text = (
+                f"{mass}: the {k} likeliest proofs of a result are a small part of all its proofs"
+            )
             advice = f"a larger k than {k}, 'exact', or 'damp' where inputs are used once"
             return [Finding("too few proofs", tuple(rows.tolist()), text, advice)]
         text = (

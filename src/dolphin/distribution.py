@@ -143,10 +143,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
         exclusive: Exclusive = True,
         provenance: AnyProvenance | None = None,
     ) -> list[Distribution[S]]:
-        """One distribution for each of N places, from scores (B, N, symbols).
+        """One distribution per part, from scores of shape (B, parts, symbols).
 
-        The same as `[from_logits(place, symbols) for place in logits.unbind(1)]`, at the cost of
-        one of them.
+        The same as `[from_logits(part, symbols) for part in logits.unbind(1)]`, at the cost of one
+        of them.
 
         >>> import torch, dolphin as dl
         >>> left, right = dl.Distribution.each_from_logits(torch.zeros(1, 2, 4), "abcd")

@@ -262,10 +262,10 @@ def _variable(operation: str, number: int, d: Tagged) -> Tensor:
 
 def _not_recorded(operation: str, what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{operation}: no gradients were recorded for {what}, and an algebra of numbers needs "
-        "them. Make the inputs from numbers that require gradients (logits.requires_grad_()) and "
-        "run the program outside torch.no_grad(), or make everything, chance included, in a block "
-        "`with dolphin.using('exact')` (or 'dtkp-am')."
+        f"{operation}: no gradients were recorded for {what}, which an algebra whose tags are "
+        "numbers needs. Make the inputs from tensors that require gradients "
+        "(logits.requires_grad_()) and run the program outside torch.no_grad(), or make "
+        "everything, including chance, in a block `with dolphin.using('exact')` (or 'dtkp-am')."
     )
 
 

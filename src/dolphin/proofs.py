@@ -54,9 +54,11 @@ class Proofs(list[Proof]):
         proofs: the proofs, likeliest first.
         symbol: what they prove.
         derivations: how the symbol follows from each of them, operation by operation. Without
-            them the tree has the facts alone.
+            them, the tree shows only the facts.
 
-    >>> print(Proofs([Proof(0.4, (Fact("a", 0.8), Fact("b", 0.5, False)))], "ab"))
+    >>> import dolphin as dl
+    >>> facts = (dl.Fact("a", 0.8), dl.Fact("b", 0.5, False))
+    >>> print(dl.Proofs([dl.Proof(0.4, facts)], "ab"))
     'ab' because
     └─ 0.4
        ├─ 'a'  0.8

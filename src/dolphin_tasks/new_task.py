@@ -13,8 +13,8 @@ from dolphin_tasks.training.config import OptionError
 USAGE = """\
 usage: dolphin new-task NAME [--out FOLDER]
 
-Write NAME.py, a task that trains as it is, and test_NAME.py, tests that it should pass. Change
-them step by step: data, network, program.
+Write NAME.py, a task that can be trained at once, and test_NAME.py, with tests that it should pass.
+Then change it step by step: data, network, program.
 """
 
 
@@ -54,7 +54,8 @@ def write_task(name: str, folder: Path) -> list[Path]:
     """Write both files into a folder; nothing is ever overwritten."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
         raise OptionError(
-            f"new-task: {name!r} can't be the name of a module: use small letters, digits and _."
+            f"new-task: {name!r} can't be the name of a module: use lower-case letters, digits "
+            "and _."
         )
     if name in sys.stdlib_module_names:
         raise OptionError(f"new-task: {name} is a module of Python itself; choose another name.")

@@ -8,8 +8,9 @@ import enum
 class Other(enum.Enum):
     """The type of `OTHER`; an enumeration, so that copies and pickles are the same object.
 
-    >>> import pickle
-    >>> pickle.loads(pickle.dumps(OTHER)) is OTHER, OTHER
+    >>> import copy
+    >>> from dolphin.lm import OTHER
+    >>> copy.deepcopy(OTHER) is OTHER, OTHER
     (True, OTHER)
     """
 

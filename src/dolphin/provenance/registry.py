@@ -75,7 +75,8 @@ def get_provenance(name: Any, **parameters: Any) -> Provenance:
         name: one of `provenance_names()`.
         parameters: arguments of the provenance, such as k.
 
-    >>> get_provenance("dtkp-am", k=3)
+    >>> import dolphin as dl
+    >>> dl.get_provenance("dtkp-am", k=3)
     TopKProofs(k=3)
     """
     make = _factory("get_provenance", name)

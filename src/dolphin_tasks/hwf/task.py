@@ -28,21 +28,21 @@ class HwfConfig(TrainConfig):
     """Learn to read handwritten formulas from their values."""
 
     length: int = 7
-    """Greatest length of a formula, odd."""
+    """Maximum length of a formula, an odd number."""
     split: Literal["strict", "shared"] = "strict"
-    """Whether test formulas are written with separate ink, or with ink seen in training."""
+    """Whether test formulas use other handwriting samples than training formulas, or the same."""
     digits: Literal["1-9", "0-9"] = "1-9"
-    """Digits of the formulas. The official ones hold no 0, so a network that learns from them can't
-    read it; with 0-9 formulas are generated."""
+    """Digits of the formulas. The official ones contain no 0, so a network that learns from them
+    can't read it; with 0-9, formulas are generated."""
     network: Literal["paper", "better"] = "better"
     """The paper's network (it was trained with --lr 1e-4 --schedule constant), or a deeper and
     cheaper one."""
     augment: bool | None = None
-    """Shake training images a little (default: with the better network only)."""
+    """Augment training images with small distortions (default: only with the better network)."""
     curriculum: bool = True
     """Begin with formulas of up to 7 symbols, and of 4 more in every epoch."""
     sample: int = 7
-    """Formulas that each row keeps after each symbol."""
+    """Formulas kept per row after each symbol."""
     supervision: Literal["result", "symbols"] = "result"
     """Learn from results, or, for comparison, from the label of every symbol."""
     provenance: str = "dtkp-am"

@@ -37,11 +37,11 @@ class MugenConfig(TrainConfig):
     """Learn to see actions in clips from which caption belongs to which clip."""
 
     train_size: int = 1_000
-    """Clips to learn from; they are dealt into groups of three."""
+    """Training clips; they are divided into groups of three."""
     validation_size: int = 300
-    """Clips to choose the epoch with."""
+    """Clips to choose the epoch on."""
     test_size: int = 1_000
-    """Clips to test with."""
+    """Clips to test on."""
     world: int = 0
     """Seed of the generated world."""
     captions: Kind = "auto"

@@ -61,12 +61,12 @@ class PathfinderConfig(TrainConfig):
     """How much the better network may correct its first guess of where the discs are (default: a
     tenth for images below 64 pixels, where made-up discs are learnt first, otherwise 1)."""
     balance: Literal["none", "distance"] = "none"
-    """distance: discs are as far apart in images with one label as in those with the other, so that
-    their distance says nothing."""
+    """distance: distances between discs have the same distribution for both labels, so they are
+    uninformative."""
     curriculum: bool = False
     """Shorten half of the training contours, and remove some distractors."""
     data_seed: int = 0
-    """Fixes the images; runs with another --seed see the same ones."""
+    """Seed of the images; runs with another --seed use the same images."""
     provenance: str = "viterbi"
     loss: Literal["nll", "bce"] = "bce"
     lr: float = 2e-3

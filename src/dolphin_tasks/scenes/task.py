@@ -30,9 +30,9 @@ class ScenesConfig(TrainConfig):
     batch: int = 32
     """Scenes per step."""
     lr: float = 2e-3
-    """Adam's greatest step size."""
+    """Maximum learning rate of Adam."""
     scenes: int = 6000
-    """Training scenes, with a question each."""
+    """Training scenes, each with one question."""
     validation_scenes: int = 500
     """Scenes to choose the epoch on."""
     test_scenes: int = 2000

@@ -67,7 +67,7 @@ class ShortcutTask(FoldTask[ShortcutConfig]):
 
     @torch.no_grad()
     def more_results(self, network: nn.Module, samples: Samples[DigitBatch]) -> dict[str, Any]:
-        """How far confidence in digits can be trusted, and everything again on other pairs."""
+        """Calibration of the digits, and all figures again on other pairs."""
         batch, outputs = self.read_all(network, samples)
         unseen, other = self.read_all(network, self._unseen)
         right = self.right(self.answers(other, unseen), unseen)

@@ -1,4 +1,4 @@
-"""How many of five noisy lamps are on? Nobody ever says which lamp is on."""
+"""Count which of five noisy lamps are on. Only the count is labelled, never a lamp."""
 
 from dataclasses import dataclass
 
@@ -17,39 +17,39 @@ class Options(TrainConfig):
     """The options of every task, with this task's own defaults and additional options."""
 
     lr: float = 1e-2
-    """Step size."""
+    """Learning rate."""
     noise: float = 0.3
     """How noisy the lamps are."""
 
 
 class Lamps(Task[Options, Batch]):
-    """tell lamps that are on from lamps that are off, knowing only how many are on"""
+    """find out which lamps are on, knowing only how many are on"""
 
     config_class = Options
 
-    # 1. The data: inputs for the network, and the result that each sample should have.
+    # 1. The data: inputs for the network, and the expected result of each sample.
 
     def data(self) -> Data[Batch]:
-        """Three splits, and a sentence that says where they came from."""
+        """Three splits, and a short description of their source."""
         noise = self.config.noise
         train, validation, test = (_samples(n, noise, seed=n) for n in (2000, 301, 302))
-        return Data(train, validation, test, "lamps, made up")
+        return Data(train, validation, test, "generated lamps")
 
-    # 2. The network: what it says about one batch of inputs.
+    # 2. The network: maps one batch of inputs to scores.
 
     def network(self) -> nn.Module:
-        """Scores (B, 5, 2) for every lamp: off, on."""
+        """Scores (B, 5, 2): off and on, for every lamp."""
         return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
 
-    # 3. The program: from what the network says to a distribution over results.
+    # 3. The program: maps the outputs of the network to a distribution over results.
 
     def program(self, *outputs: Tensor) -> dl.Distribution[int]:
-        """How many lamps are on; `outputs` is what the network said, one tensor here."""
+        """How many lamps are on; `outputs` are the outputs of the network, here one tensor."""
         (scores,) = outputs
         lamps = dl.Distribution.each_from_logits(scores, [0, 1])
         return dl.reduce(lambda a, b: a + b, lamps)
 
-    # 4. Optional: how well the network reads, where it is known what the inputs show.
+    # 4. Optional: the accuracy of the network itself, where the true classes are known.
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Lamps(Task[Options, Batch]):
         return ("off", "on")
 
     def perceived(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(read, true) of every lamp of a batch; here a bright one is on."""
+        """(predicted, true) for every lamp of a batch; a lamp that is bright on average is on."""
         return outputs[0].argmax(2).flatten(), (batch.inputs.mean(2) > 0.5).long().flatten()
 
 

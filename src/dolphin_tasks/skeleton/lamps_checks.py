@@ -1,4 +1,4 @@
-"""What every task should pass: perfect perception, and a gradient for all of it."""
+"""What every task should pass: perfect perception gives perfect answers; gradients everywhere."""
 
 import torch
 
@@ -8,7 +8,7 @@ task = Lamps(Options())
 
 
 def test_perfect_perception_gives_perfect_answers() -> None:
-    """With scores that leave no doubt, the program's answer is the label."""
+    """With confident correct scores, the program's answer is the label."""
     batch = task.data().test.batch(torch.arange(20))
     on = (batch.inputs.mean(2) > 0.5).long()
     scores = 50.0 * torch.nn.functional.one_hot(on, 2).float()
@@ -16,7 +16,7 @@ def test_perfect_perception_gives_perfect_answers() -> None:
 
 
 def test_every_score_gets_a_gradient() -> None:
-    """No part of what the network says is cut off from the loss."""
+    """Every output of the network influences the loss."""
     batch = task.data().train.batch(torch.arange(20))
     scores = task.read(task.network(), batch)[0].detach().requires_grad_()
     task.losses((scores,), batch).sum().backward()

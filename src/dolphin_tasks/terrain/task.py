@@ -25,11 +25,11 @@ class TerrainConfig(TrainConfig):
     batch: int = 64
     """Maps per step."""
     lr: float = 6e-3
-    """Adam's greatest step size."""
+    """Maximum learning rate of Adam."""
     provenance: str = "viterbi"
     """The program searches for the single cheapest path: only viterbi does that."""
     margin: float = 0.03
-    """The extra cost of each cell of the label's path while training."""
+    """Margin: the extra cost per cell of the label's path during training."""
     maps: int = 8000
     """Training maps."""
     validation_maps: int = 300

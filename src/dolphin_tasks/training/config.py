@@ -19,41 +19,41 @@ class OptionError(dl.DolphinError, ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train. Everything that changes the result is here, and is kept with the run."""
+    """How to train. Everything that changes the result is here, and is stored with the run."""
 
     epochs: int = 10
     """Passes over the training samples."""
     batch: int = 64
     """Samples per step, over all processes together."""
     lr: float = 1e-3
-    """Adam's step size, the greatest one where a schedule changes it."""
+    """Learning rate of Adam; the maximum if a schedule changes it."""
     schedule: Literal["constant", "cosine", "onecycle"] = "onecycle"
-    """Step size: constant; falling to zero along a cosine; or rising from a tenth in the first 30 %
-    of the steps and falling afterwards."""
+    """Learning rate: constant; cosine decay to zero; or one cycle, rising from a tenth in the first
+    30 % of the steps and decaying afterwards."""
     seed: int = 0
-    """Fixes the initial weights, the order of samples and all other noise."""
+    """Seed of the initial weights, the order of samples and all other randomness."""
     provenance: str = "damp"
     """How uncertainty is combined: damp, dtkp-am, or another name of dolphin.get_provenance."""
     k: int | None = None
-    """Proofs kept of each symbol; only for provenances that keep proofs."""
+    """Proofs kept per symbol; only for provenances that keep proofs."""
     loss: Literal["nll", "bce"] = "nll"
-    """Likelihood of the label, or binary cross-entropy over all results (dolphin.losses)."""
+    """Negative log-likelihood of the label, or binary cross-entropy over all results."""
     train_samples: int | None = None
     """Use at most this many training samples."""
     test_samples: int | None = None
     """Use at most this many test samples (and validation samples)."""
     data_dir: Path | None = None
-    """Folder to read the data from (default: $DOLPHIN_DATA, the cache, then the network)."""
+    """Folder to read the data from (default: $DOLPHIN_DATA, the cache, then a download)."""
     download: bool = True
-    """Whether data may be fetched from the network."""
+    """Whether data may be downloaded."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one."""
+    """cpu, cuda, cuda:1, mps; auto uses a GPU if there is one."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 runs the network in mixed precision; programs always compute in fp32."""
     threads: int | None = None
     """CPU threads of each process (default: PyTorch's choice)."""
     out: Path | None = None
-    """Run folder (default: runs/ and the main options)."""
+    """Run folder (default: a folder in runs/ named after the main options)."""
     resume: bool = False
     """Continue the run in the folder --out where it stopped."""
 

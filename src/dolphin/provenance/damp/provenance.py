@@ -50,7 +50,7 @@ class DAMP(LogTags):
     Exact where summands exclude each other and factors are independent. Tags are logarithms, so
     products of any length keep their value and their gradient.
 
-    Gradients: those of the sum of products. Where a sum passes 1 its value is clipped to 1 and
+    Gradients: those of the sum of products. Where a sum exceeds 1, its value is clipped to 1 and
     its gradient is 0 (`above_one="clip"`, the paper's choice), or that of the unclipped sum
     (`above_one="pass"`), which keeps learning where facts are counted more than once.
 

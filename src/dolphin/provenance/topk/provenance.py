@@ -69,7 +69,7 @@ class TopKProofs(Provenance):
     probability: facts that proofs share are counted once.
 
     Gradients flow into the facts of the surviving proofs and nowhere else. Choosing the proofs is
-    not differentiated. Where the sum passes 1 the gradient is 0; the exact count never does, and
+    not differentiated. Where the sum exceeds 1 the gradient is 0; the exact count never does, and
     its gradient for a fact is P(any | fact) - P(any | not fact).
 
     Cost: O(B · k²) per combination, O(B · k log k) where the operands share no input and the
