@@ -71,10 +71,10 @@ if args.picture:
     from matplotlib.figure import Figure
 
     axes = (figure := Figure(figsize=(9, 2.6), layout="constrained")).subplots(1, 4)
-    few = [n for yes in (True, False) for n in range(200) if labels[n] == yes and len(boxes[n]) < 5]
-    for row, axis in zip([*few[:2], *few[-2:]], axes, strict=True):
+    rows = sorted(range(200), key=lambda n: (not labels[n], len(boxes[n])))  # True comes first
+    for row, axis in zip([*rows[:2], *rows[100:102]], axes, strict=True):
         for (x, y, u, v), vector in zip(boxes[row].tolist(), features[row], strict=True):
             (line,) = axis.plot([x, u, u, x, x], [y, y, v, v, y])
             axis.text(x, v, classify(vector).argmax()[0], color=line.get_color(), va="bottom")
-        axis.set(title=f"person in a car: {answers[row]}", xticks=[], yticks=[])
+        axis.set(title=f"person in a car: {answers[row]}", xticks=[], yticks=[], ylim=(0, 1.2))
     figure.savefig(args.picture)

@@ -72,5 +72,5 @@ if args.picture:
     left.imshow(torch.cat([*pictures[0].view(2, 16, 16)], 1).tolist(), cmap="gray_r")
     right.bar(list(answer), list(answer.values()))
     left.set(title="sent to the server", xticks=[], yticks=[])
-    right.set(title="probability of each sum in its answer", ylim=(0, 1))
+    right.set(title="its answer: P(sum)", ylim=(0, 1))
     figure.savefig(args.picture)

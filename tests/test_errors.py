@@ -420,6 +420,16 @@ def test_a_join_that_is_too_large():
         dl.apply_if(d, d, operator.add, on=(lambda x: 0, lambda y: 0))
 
 
+def test_a_list_of_distributions_is_unpacked_by_the_user():
+    with fails("apply", "argument 1", "list", "Unpack"):
+        dl.apply([digits(), digits()], lambda x, y: x + y)  # pyright: ignore
+
+
+def test_argmax_has_no_dimension():
+    with pytest.raises(TypeError):
+        digits().argmax(1)  # pyright: ignore
+
+
 def test_a_fixpoint_that_does_not_end():
     def step(d):
         return dl.union(d, dl.apply(d, lambda x: x + 1))

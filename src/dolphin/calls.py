@@ -101,9 +101,12 @@ def split(
         raise InputError(f"{operation}: got no distribution. Write {usage(operation)}.")
     for place, value in enumerate(given):
         if not isinstance(value, Holder):
+            hint = f"Write {usage(operation)}."
+            if isinstance(value, (list, tuple)) and any(isinstance(d, Holder) for d in value):
+                hint += " Unpack a list of distributions with *."
             raise InputError(
                 f"{operation}: argument {place + 1} must be a Distribution, got "
-                f"{type(value).__name__} {shorten(value, 40)}. Write {usage(operation)}."
+                f"{type(value).__name__} {shorten(value, 40)}. {hint}"
             )
     for place, function in enumerate(rest):
         if isinstance(function, Holder) or not callable(function):

@@ -422,10 +422,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
     @overload
     def argmax(self) -> list[S_co]: ...
     @overload
-    def argmax(self, default: T) -> list[S_co | T]: ...
+    def argmax(self, *, default: T) -> list[S_co | T]: ...
     @eager
     @profiled("argmax", tags=True)
-    def argmax(self, default: Any = RAISE) -> list[Any]:
+    def argmax(self, *, default: Any = RAISE) -> list[Any]:
         """The likeliest symbol of each row; `default` for a row without any.
 
         >>> import dolphin as dl

@@ -208,10 +208,11 @@ def _repeated(
         return new
     known = set(start.symbols)
     grown = [symbol for symbol in new.symbols if symbol not in known]
+    added = f", some of them new: {listing(grown[-3:])}" if grown else ""
     raise FixpointError(
-        f"fixpoint: nothing settled within max_iterations={limit.rounds} steps; the last step "
-        f"had {len(old)} symbols, among the new ones {listing(grown[-3:])}. Make sure that step "
-        "can't produce new symbols forever (bound a length, filter), or raise max_iterations."
+        f"fixpoint: still changing after max_iterations={limit.rounds} steps; the last result "
+        f"has {len(old)} symbols{added}. Make sure that step can't produce new symbols forever "
+        "(bound a length, filter), or raise max_iterations."
     )
 
 

@@ -245,7 +245,7 @@ def _pass_one(operation: str, totals: Tensor, group: Sequence[int] | None) -> In
         which = f"probabilities of the columns {listing(group)}"
     return InputError(
         f"{operation}: the {which} of row {row} add up to {totals[row].item():.4g}, but of "
-        "exclusive symbols at most one holds, so they can't pass 1. Did you mean "
+        "exclusive symbols at most one holds, so they can't exceed 1. Did you mean "
         "exclusive=False (each symbol holds on its own)? Otherwise normalise them first, "
         "e.g. with softmax."
     )

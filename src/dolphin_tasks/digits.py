@@ -217,9 +217,6 @@ class DigitTask(Task[D, DigitBatch], Generic[D]):
     def read(self, network: nn.Module, batch: DigitBatch) -> Outputs:
         return (read_digits(network, batch.images),)
 
-    def right(self, answers: Sequence[Any], batch: DigitBatch) -> list[bool]:
-        return [a == t for a, t in zip(answers, self.targets(batch), strict=True)]
-
     def guesses(self, outputs: Outputs, batch: DigitBatch) -> list[Any]:
         return [self.target(digits) for digits in outputs[0].argmax(2).tolist()]
 

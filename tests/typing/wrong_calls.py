@@ -67,7 +67,7 @@ digits.row()  # wrong
 digits.explain()  # wrong
 digits.log_prob()  # wrong
 digits.prob_of()  # wrong
-digits.argmax(1, 2)  # wrong
+digits.argmax(1)  # wrong
 digits.sample(k="3")  # wrong
 digits.negate(amongst=[0])  # wrong
 digits.normalised()  # wrong

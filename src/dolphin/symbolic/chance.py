@@ -77,7 +77,7 @@ def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
     if total > 1.0 + MOST_ABOVE_ONE:
         raise InputError(
             f"weighted: the weights add up to {total:.4g}, but of the outcomes at most one "
-            f"happens, so they can't pass 1: {shorten(outcomes)}. Normalise them first."
+            f"happens, so they can't exceed 1: {shorten(outcomes)}. Normalise them first."
         )
     return Weighted(tuple(outcomes), weights)
 

@@ -94,8 +94,8 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
             told = self.told(outputs, batch)
         return program.likeliest(program.relation_asked_for(told))
 
-    def right(self, answers: Sequence[Any], batch: StoryBatch) -> list[bool]:
-        return [answer == truth for answer, truth in zip(answers, batch.answers, strict=True)]
+    def targets(self, batch: StoryBatch) -> Sequence[Any]:
+        return batch.answers
 
     # -- inspection --------------------------------------------------------------------------------
 

@@ -133,6 +133,9 @@ class HwfTask(Task[HwfConfig, data.FormulaBatch]):
     def guesses(self, outputs: Outputs, batch: data.FormulaBatch) -> list[Any]:
         return [program.value(symbols) for symbols in self._likeliest(outputs, batch)]
 
+    def targets(self, batch: data.FormulaBatch) -> Sequence[Any]:
+        return batch.values
+
     def right(self, answers: Sequence[Any], batch: data.FormulaBatch) -> list[bool]:
         return [program.same(a, v) for a, v in zip(answers, batch.values, strict=True)]
 

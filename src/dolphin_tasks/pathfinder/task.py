@@ -271,8 +271,8 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
     def answers(self, outputs: Outputs, batch: data.PathBatch) -> list[Any]:
         return (self.chances(outputs) > 0.5).tolist()
 
-    def right(self, answers: Sequence[Any], batch: data.PathBatch) -> list[bool]:
-        return [a == b for a, b in zip(answers, batch.labels.tolist(), strict=True)]
+    def targets(self, batch: data.PathBatch) -> Sequence[Any]:
+        return batch.labels.tolist()
 
     # -- inspection --------------------------------------------------------------------------------
 

@@ -46,11 +46,8 @@ class SudokuTask(BoardTask[SudokuConfig]):
     def program(self, *outputs: Tensor) -> dl.Distribution:
         return program.valid(dl.Distribution.each_from_logits(outputs[0], range(1, 5)))
 
-    def losses(self, outputs: Outputs, batch: data.BoardBatch) -> Tensor:
-        return self.config.make_loss()(self._result(outputs), batch.valid, reduction="none")
-
-    def right(self, answers: Sequence[Any], batch: data.BoardBatch) -> list[bool]:
-        return [answer == label for answer, label in zip(answers, batch.valid, strict=True)]
+    def targets(self, batch: data.BoardBatch) -> Sequence[Any]:
+        return batch.valid
 
     @property
     def classes(self) -> Sequence[str]:

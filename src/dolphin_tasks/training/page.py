@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -28,8 +29,8 @@ pre.right { border-color: #1a7f37; } pre.wrong { border-color: #cf222e; }
 """
 PICTURES = {
     "learning_curve.png": "Learning curve",
-    "confusion.png": "What was read as what (rows: true)",
-    "groups.png": "Right answers by kind",
+    "confusion.png": "Confusion matrix (rows: true classes)",
+    "groups.png": "Accuracy by group",
     "samples.png": "Samples",
 }
 
@@ -64,9 +65,8 @@ def _shown(task: Any, network: torch.nn.Module, samples: Any, number: int, right
     outputs = task.read(network, batch)
     reasons = task.reasons(outputs, task.answers(outputs, batch)[0])
     lines = [*task.describe(outputs, batch), *reasons]
-    targets = getattr(batch, "targets", None)
-    if isinstance(targets, (list, tuple)):
-        lines = [*lines, f"label: {targets[0]}"]
+    with contextlib.suppress(AttributeError):  # of tasks whose labels are not one result per row
+        lines.append(f"label: {task.targets(batch)[0]}")
     return Shown(number, right, tuple(lines))
 
 
@@ -95,12 +95,12 @@ def _samples(run: Path, count: int) -> list[str]:
     except (dl.DolphinError, OSError) as error:  # a report of what is there is still a report
         return [f"<p>No samples: {escape(str(error))}</p>"]
     parts = []
-    for verdict, right in (("Wrong", False), ("Right", True)):
+    for verdict, right in (("wrong", False), ("right", True)):
         shown = [sample for sample in found if sample.right is right]
-        parts += [f"<h3>{verdict}</h3>"] if shown else []
+        parts += [f"<h3>{verdict.capitalize()} answers</h3>"] if shown else []
         for sample in shown:
             text = escape("\n".join([f"test sample {sample.number}", *sample.lines]))
-            parts.append(f'<pre class="{verdict.lower()}">{text}</pre>')
+            parts.append(f'<pre class="{verdict}">{text}</pre>')
     return parts
 
 

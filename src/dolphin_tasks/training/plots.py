@@ -61,7 +61,7 @@ def draw_learning_curve(
     wide = min(losses, default=0) > 0 and max(losses) > STEEP * min(losses)
     left.set(xlabel="epoch", ylabel="training loss", yscale="log" if wide else "linear")
     named = {
-        "train_accuracy": "training (while learning)",
+        "train_accuracy": "training (during the epoch)",
         "validation_accuracy": "validation",
         "perception_accuracy": "perception (validation)",
     }
@@ -124,7 +124,7 @@ def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> N
     axes.set_xticks(range(len(columns)), [names[column] for column in columns])
     axes.set_yticks(range(len(rows)), [names[row] for row in rows])
     axes.tick_params(axis="x", labelrotation=90 if longest > 2 else 0)
-    axes.set(xlabel="read as", ylabel="really is")
+    axes.set(xlabel="predicted", ylabel="true")
     for row, column in (shares >= 0.005).nonzero().tolist():
         share = float(shares[row, column])
         colour = "white" if share > 0.4 else "#1b1f24"
@@ -142,7 +142,7 @@ def draw_groups(groups: dict[str, dict[str, int]], title: str, path: Path) -> No
     shares = [100 * counts["right"] / counts["total"] for counts in groups.values()]
     bars = axes.bar(list(groups), shares, color=COLOURS[0], width=0.7)
     axes.bar_label(bars, fmt="%.0f", fontsize=8)
-    axes.set(xlabel=title, ylabel="answers right, %", ylim=(0, 108))
+    axes.set(xlabel=title, ylabel="accuracy, %", ylim=(0, 108))
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.25)

@@ -144,19 +144,21 @@ class Task(abc.ABC, Generic[C, B]):
         found = network(cast("Any", batch).inputs.to(device))
         return found if isinstance(found, tuple) else (found,)
 
+    def targets(self, batch: B) -> Sequence[Any]:
+        """The expected result of each row; by default `batch.targets`."""
+        return cast("Any", batch).targets
+
     def losses(self, outputs: Outputs, batch: B) -> Tensor:
-        """The symbolic part: one loss per row, (B,); by default --loss of `batch.targets`."""
-        targets = cast("Any", batch).targets
-        return self.config.make_loss()(self._result(outputs), targets, reduction="none")
+        """The symbolic part: one loss per row, (B,); by default --loss of the targets."""
+        return self.config.make_loss()(self._result(outputs), self.targets(batch), reduction="none")
 
     def answers(self, outputs: Outputs, batch: B) -> list[Any]:
         """The program's likeliest result for each row."""
         return self._result(outputs).argmax()
 
     def right(self, answers: Sequence[Any], batch: B) -> list[bool]:
-        """Which answers are right; by default those that equal `batch.targets`."""
-        targets = cast("Any", batch).targets
-        return [answer == target for answer, target in zip(answers, targets, strict=True)]
+        """Which answers are right; by default those that equal the targets."""
+        return [a == target for a, target in zip(answers, self.targets(batch), strict=True)]
 
     def _result(self, outputs: Outputs) -> dl.Distribution:
         with dl.using(self.provenance):

@@ -134,8 +134,8 @@ class WordsTask(Task[WordsConfig, ProblemBatch]):
     def answers(self, outputs: Outputs, batch: ProblemBatch) -> list[Any]:
         return self.result(outputs, batch).argmax()
 
-    def right(self, answers: Sequence[Any], batch: ProblemBatch) -> list[bool]:
-        return [answer == truth for answer, truth in zip(answers, batch.answers, strict=True)]
+    def targets(self, batch: ProblemBatch) -> Sequence[Any]:
+        return batch.answers
 
     # -- inspection --------------------------------------------------------------------------------
 
