@@ -1,7 +1,7 @@
 """What a notebook shows, as one page: `docs/images/notebook.png` is a browser's picture of it.
 
 python docs/images/notebook_page.py notebook.html
-chromium --headless --window-size=930,790 --screenshot=docs/images/notebook.png notebook.html
+chromium --headless --window-size=930,830 --screenshot=docs/images/notebook.png notebook.html
 """
 
 from __future__ import annotations
