@@ -526,3 +526,30 @@ def test_what_a_program_chooses_from_excludes_each_other_whatever_else_it_is_giv
         d = dl.Distribution.from_rows(rows, exclusive=False)
         some = dl.exists(how_many(d), lambda n: n < 2)
     torch.testing.assert_close(some.prob_of([True, True]), torch.tensor([0.875, 0.875]))
+
+
+# -- second derivatives
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "viterbi"])
+@pytest.mark.parametrize("negated", [False, True])
+def test_second_derivatives_of_several_factors_of_zero_are_refused_not_lost(name, negated):
+    """The gradient of p · q is 0 at p = q = 0, but not its derivatives."""
+    x = torch.tensor([[float(negated)] * 2], dtype=torch.float64, requires_grad=True)
+    with dl.using(name):
+        d = dl.Distribution(x, [0, 1], exclusive=False)
+        d = dl.negate(d) if negated else d
+        both = dl.apply_if(d, d, lambda s, t: "both", lambda s, t: s < t).probs().sum()
+    (plain,) = torch.autograd.grad(both, x, retain_graph=True)
+    assert plain.tolist() == [[0.0, 0.0]]
+    with pytest.raises(dl.UnsupportedError, match="exactly 0"):
+        torch.autograd.grad(both, x, create_graph=True)
+
+
+def test_what_rows_lack_is_no_factor_of_zero():
+    x = torch.tensor([0.5, 0.25], dtype=torch.float64, requires_grad=True)
+    d = dl.Distribution.from_rows([([0, 1], x), ([0], x[:1])], provenance="damp")
+    both = dl.apply(d, d, lambda s, t: s + t).probs([0]).sum()  # 2 x₀²
+    (first,) = torch.autograd.grad(both, x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, torch.tensor([4.0, 0.0]).double())

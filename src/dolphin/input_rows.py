@@ -31,7 +31,7 @@ from dolphin.input_checks import (
 )
 from dolphin.inputs import Given, normalise
 from dolphin.provenance.facts import Facts, Groups
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log_of_facts
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols
 from dolphin.symbolic.symbols import SymbolTable
@@ -165,7 +165,8 @@ def _facts_of_rows(
     probs = None
     if kind == "probs":
         probs = within_one(operation, columns, groups, rounding)
-        logs = torch.where(absent, ZERO, safe_log(probs))
+        present = torch.where(absent, 1.0, probs)
+        logs = torch.where(absent, ZERO, safe_log_of_facts(present))
     elif kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
         logs = logs_within_one(operation, at_most_one(logs), groups, rounding)

@@ -23,7 +23,7 @@ from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import array_of, reading_is_free
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import safe_log
+from dolphin.provenance.numerics import safe_log_of_facts
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.chance import MOST_ABOVE_ONE, MOST_BELOW_ZERO, Draws
 
@@ -97,7 +97,7 @@ def _where(
 
 
 def _facts(draws: Draws, weights: Tensor, rows: int) -> Facts:
-    logs = safe_log(weights)
+    logs = safe_log_of_facts(weights)
     return Facts(
         log_probs=logs[:, None].expand(-1, rows),
         groups=draws.groups,

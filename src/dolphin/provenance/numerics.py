@@ -48,11 +48,20 @@ class _SafeLog(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         (probs,) = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return grad / _raised(probs, grad)
+            return grad / _raised(probs, grad != 0.0)
         return grad / probs.clamp(min=floor(probs.dtype))
 
 
-def _raised(probs: Tensor, grad: Tensor) -> Tensor:
+class _SafeLogOfFacts(_SafeLog):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (probs,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return grad / _raised(probs, torch.ones_like(grad, dtype=torch.bool))
+        return grad / probs.clamp(min=floor(probs.dtype))
+
+
+def _raised(probs: Tensor, used: Tensor) -> Tensor:
     """Probabilities at least as large as the floor, with derivative 1, for second derivatives.
 
     At 0 these would be differences of numbers as large as 1/p², of which only rounding errors
@@ -60,7 +69,7 @@ def _raised(probs: Tensor, grad: Tensor) -> Tensor:
     """
     low = floor(probs.dtype)
     below = probs < low
-    if not transformed() and reading_is_free(probs) and bool((below & (grad != 0.0)).any()):
+    if not transformed() and reading_is_free(probs) and bool((below & used).any()):
         raise UnsupportedError(
             "create_graph=True: second derivatives are lost where the logarithm of a probability "
             "is taken that is exactly 0 (a fact of 0, a negated fact of 1, or a result that can't "
@@ -127,6 +136,7 @@ def _quickly(function: Any) -> Any:
 
 
 _precisely, _safe_log, _prob_of_log = map(_quickly, (_Precisely, _SafeLog, _ProbOfLog))
+_safe_log_of_facts = _quickly(_SafeLogOfFacts)
 
 
 def precisely(numbers: Tensor) -> Tensor:
@@ -137,6 +147,15 @@ def precisely(numbers: Tensor) -> Tensor:
 def safe_log(probs: Tensor) -> Tensor:
     """log p, with the derivative 1/p of the floor where p is zero."""
     return _safe_log(probs)
+
+
+def safe_log_of_facts(probs: Tensor) -> Tensor:
+    """The same for what products are made of.
+
+    Several factors of 0 have no gradient, but second derivatives, which are lost here: they are
+    refused whether there is a gradient or not.
+    """
+    return _safe_log_of_facts(probs)
 
 
 def prob_of_log(logs: Tensor) -> Tensor:
@@ -157,7 +176,7 @@ def rounded_to(dtype: torch.dtype, probs: Tensor) -> Tensor:
 
 def log1mexp(logs: Tensor) -> Tensor:
     """log(1 - p) from log p, through p so that its gradient is -1/(1 - p), floored as above."""
-    return safe_log(1.0 - prob_of_log(logs))
+    return safe_log_of_facts(1.0 - prob_of_log(logs))
 
 
 def log_of_rest(logs: Tensor, dtype: torch.dtype) -> Tensor:

@@ -383,7 +383,8 @@ def generate(seed: int) -> Program:
         KINDS[name][2](writer)
     reads = rng.sample(
         ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
-         "entropy", "posterior", "most_likely", "apart", "func", "threads"], 2
+         "entropy", "posterior", "most_likely", "apart", "func", "threads",
+         "again"], 2
     )  # fmt: skip
     if seed % 2 and any(statement.feature == "fixpoint" for statement in writer.statements):
         reads[0] = "trace"  # the end of a traced fixpoint depends on numbers

@@ -128,6 +128,8 @@ def recursed(w: Writer) -> None:
         option = f", goal={w.pick(goal[0]) if w.rng.random() < 0.5 else f'({goal[1]}, {asked})'}"
     if w.rng.random() < (0.3 if w.repeats else 0.03):
         option += ", only_new=True"
+    elif w.rng.random() < 0.2:
+        option += f", rounds={w.rng.randint(0, 4)}"
     w.let("fixpoint", f"dl.fixpoint({name}, {d}{option})", info, before)
 
 

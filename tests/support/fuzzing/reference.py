@@ -127,16 +127,25 @@ class Reference(Questions, Language):
         return self.semiring.negate(tag)
 
     def fixpoint(
-        self, step: Callable, start: Value, goal: Any = None, only_new: bool = False
+        self,
+        step: Callable,
+        start: Value,
+        goal: Any = None,
+        only_new: bool = False,
+        rounds: int | None = None,
     ) -> Value:
+        if rounds is not None and only_new:
+            raise RefusedError("rounds are steps over everything")
         if only_new and (self.semiring.by_symbols or isinstance(self.semiring, TopK)):
             raise RefusedError("what is derived again would count again")
         old = self._wanted(start, goal)
-        for _ in range(30):
+        for _ in range(30 if rounds is None else rounds):
             new = self._wanted(step(old), goal)
-            if self._settled(old, new):
+            if rounds is None and self._settled(old, new):
                 return new
             old = new
+        if rounds is not None:
+            return old
         raise UnsettledError("no fixpoint within 30 steps")
 
     def _wanted(self, value: Value, goal: Any) -> Value:
