@@ -553,3 +553,14 @@ def test_what_rows_lack_is_no_factor_of_zero():
     (first,) = torch.autograd.grad(both, x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(second, torch.tensor([4.0, 0.0]).double())
+
+
+@pytest.mark.parametrize("name", ["exact", "viterbi", "min-max"])
+def test_a_recursion_over_nothing_by_what_is_new(name):
+    with dl.using(name):
+        d = dl.Distribution([0.5, 0.25], [0, 1], exclusive=False)
+        found = dl.fixpoint(
+            lambda e: dl.union(e, e.map(lambda s: (s + 1) % 3)), d, goal=lambda s: s > 9,
+            only_new=True,
+        )  # fmt: skip
+    assert found.symbols == ()

@@ -72,7 +72,7 @@ def _changed_in_rows(old: Tagged, new: Tagged) -> Tagged | None:
 def _differ(provenance: Provenance, old: Tags, new: Tags, n: int) -> np.ndarray:
     """Which of n tags differ in any row."""
     if isinstance(provenance, TensorProvenance):
-        unlike: Tensor = (old != new).reshape(n, -1).any(1)
+        unlike: Tensor = (old != new).reshape(n, -1 if n else 0).any(1)
         return array_of(unlike)
     single = (Index(np.array([place])) for place in range(n))
     pairs = ((provenance.select(old, at), provenance.select(new, at)) for at in single)
