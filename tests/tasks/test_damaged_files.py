@@ -36,6 +36,7 @@ from dolphin_tasks.mugen.annotations import read_clip, read_split
 from dolphin_tasks.pathfinder.arena import list_arena, read_picture
 from dolphin_tasks.scan import load_ink
 from dolphin_tasks.training import plots
+from dolphin_tasks.training.lock import FolderLock
 from tiny_cli import blots
 
 TINY = ["--n", "2", "--epochs", "1", "--batch", "20", "--validation", "40", "--threads", "1"]
@@ -398,6 +399,14 @@ def test_a_disk_that_is_full_at_any_step(tmp_path, monkeypatch, step):
         with pytest.raises(WriteError, match=message), atomic_write(path) as stream:
             stream.write(b"new")
     assert path.read_text() == "old" and not left_over(tmp_path)
+
+
+def test_a_full_disk_is_no_reason_for_a_lock_to_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "open", lambda self, mode, buffering=-1: Full(self, mode))
+    lock = FolderLock(tmp_path)
+    assert lock.take() and not FolderLock(tmp_path).take()
+    lock.release()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_out_that_leads_nowhere(tmp_path, capsys):

@@ -6,6 +6,7 @@ it ends: a crash leaves no lock behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ class FolderLock:
     def take(self) -> bool:
         """Lock the folder, which must exist. False if another process (or object) holds it."""
         while True:
-            stream = self.path.open("ab")
+            stream = self.path.open("ab", buffering=0)
             if not _lock(stream):
                 stream.close()
                 return False
@@ -65,9 +66,9 @@ class FolderLock:
             return False
 
     def _sign(self, stream: IO[bytes]) -> None:
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()}\n".encode())
-        stream.flush()
+        with contextlib.suppress(OSError):  # the lock holds on a full disk, too
+            stream.truncate(0)
+            stream.write(f"process {os.getpid()}\n".encode())
 
 
 if sys.platform == "win32":
