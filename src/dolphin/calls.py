@@ -129,8 +129,10 @@ def _takes(function: Function, count: int) -> bool:
     """Whether plain positional parameters fit: the usual case, without building a signature."""
     code = function.__code__
     bound = isinstance(function, types.MethodType)
-    fewest = code.co_argcount - len(function.__defaults__ or ()) - bound
-    return fewest <= count <= code.co_argcount - bound and code.co_kwonlyargcount == 0
+    most = code.co_argcount - bound
+    fewest = most - len(function.__defaults__ or ())
+    fits = count <= most or bool(code.co_flags & inspect.CO_VARARGS)
+    return fewest <= count and fits and code.co_kwonlyargcount == 0
 
 
 def check_arity(operation: str, role: str, function: Function, count: int) -> None:

@@ -56,13 +56,74 @@ def test_shared_programs_read_no_value_and_launch_few_operations(name):
         assert len(part) <= most
 
 
-def test_one_compiled_module_serves_all_batches():
+@pytest.mark.parametrize(
+    "name", ["damp", "dtkp-am", "dtkp-wmc", "exact", "viterbi", "noisy-or", "min-max", "hamacher"]
+)
+def test_one_compiled_module_serves_all_batches(name):
     """One graph for a single row, as the compiler has it, and one for all other numbers of rows."""
-    traced = dl.trace(lambda a, b: dl.apply(a, b, operator.add), range(3), range(3))
+    traced = dl.trace(
+        lambda a, b: dl.apply(a, b, operator.add), range(3), range(3), provenance=name
+    )
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
     compiled = torch.compile(traced, fullgraph=True, backend=counter)
     for rows in (4, 7, 64, 3, 1000, 2, 33, 5, 128, 11, 13, 1):
         given = [torch.rand(rows, 3).softmax(1) for _ in "ab"]
-        torch.testing.assert_close(compiled(*given), traced(*given), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            compiled(*given).exp(), traced(*given).exp(), rtol=1e-6, atol=1e-6
+        )
     assert counter.frame_count <= 3  # the first size, any size, one row
+
+
+class Kept(torch.nn.Module):
+    """Each row goes on with its three likeliest digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = torch.nn.Linear(6, 10)
+
+    def forward(self, images, counts):
+        given = (dl.Distribution(p, range(10)) for p in self.read(images).softmax(-1).unbind(1))
+        first, second = (dl.sample(d, 3) for d in given)
+        return dl.apply(first, second, lambda a, b: (a + b) % 5).probs(range(5))
+
+
+class Ragged(torch.nn.Module):
+    """Each row has as many digits as it likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = torch.nn.Linear(6, 4)
+
+    def forward(self, images, counts):
+        return self.somewhere(self.read(images.flatten(0, 1)).softmax(-1), counts)
+
+    @staticmethod
+    @torch.compiler.disable
+    def somewhere(probs, numbers):
+        counts = numbers.tolist()
+        symbols = [[(place, digit) for place in range(n) for digit in range(4)] for n in counts]
+        rows = list(zip(symbols, (p.reshape(-1) for p in probs.split(counts)), strict=True))
+        groups = [[list(range(4 * place, 4 * place + 4)) for place in range(n)] for n in counts]
+        d = dl.Distribution.from_rows(rows, exclusive=groups)
+        return d.map(lambda where: where[1]).probs(range(4))
+
+
+@pytest.mark.parametrize("kind", [Kept, Ragged])
+def test_a_model_whose_rows_differ_is_not_compiled_again(kind):
+    """The network is compiled, for any number of rows; the operations are not looked into."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    model = kind()
+    compiled = torch.compile(model, backend=counter)
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        for step in range(100):
+            images = torch.rand(1 + step * 5 % 9, 2, 6)
+            whole = len(images) * 2 - 1
+            counts = [1] * (step % (whole + 1)) + [2 * len(images) - step % (whole + 1)]
+            given = images, torch.tensor(counts)  # the compiler knows a list by its length
+            found = compiled(*given)
+            if step % 10 == 0:
+                torch.testing.assert_close(found, model(*given))
+    assert counter.frame_count <= 4  # one and several, of rows and of counts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 
@@ -35,4 +36,13 @@ def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return disabled(*args, **kwargs)
 
     run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _exclude(cast("Any", run).__code__)
     return run
+
+
+def _exclude(code: types.CodeType) -> None:
+    """Never compile the frames of this code: for each operation they would be compiled again."""
+    actions = getattr(_frames, "_FrameAction", None)
+    if actions is not None:  # not every version of torch has this
+        strategy = _frames._FrameExecStrategy(actions.SKIP, actions.DEFAULT)
+        _frames.set_code_exec_strategy(code, strategy)
