@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 import dolphin as dl
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", max_examples=8, derandomize=True, database=None, **_common)
+settings.register_profile("ci", max_examples=5, derandomize=True, database=None, **_common)
 settings.register_profile("explore", max_examples=500, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -27,7 +27,7 @@ from dolphin_tasks.fetch import DataError, WriteError, atomic_write
 from dolphin_tasks.hwf.data import read_formulas, read_ink
 from dolphin_tasks.mnist import read_folder
 from dolphin_tasks.mugen.annotations import read_split
-from dolphin_tasks.training import checkpoint
+from dolphin_tasks.training import checkpoint, plots
 from dolphin_tasks.training.lock import LOCK_NAME, FolderLock
 from tiny_cli import blots
 
@@ -36,9 +36,13 @@ TINY = ["--n", "2", "--epochs", "2", "--batch", "20", "--validation", "100", "--
 TINY += ["--train-samples", "60", "--device", "cpu"]
 
 
+draw_run = plots.draw_run
+
+
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(digits, "find_digits", blots)
+    monkeypatch.setattr(plots, "draw_run", lambda *given: None)  # takes longer than the training
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -200,6 +204,7 @@ def test_a_full_disk_ends_a_run_with_one_line(tmp_path, capsys, monkeypatch, nam
 def test_a_disk_that_is_full_at_the_end_costs_nothing(tmp_path, capsys, monkeypatch, name):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
+        patch.setattr(plots, "draw_run", draw_run)
         fill_disk(patch, {name})
         assert name in refused(capsys, "train", "sum", *TINY, "--out", str(out))
     assert not left_over(out) and not (out / name).exists()

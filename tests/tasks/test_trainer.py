@@ -20,7 +20,7 @@ pytest.importorskip("matplotlib")
 from dolphin_tasks import digits
 from dolphin_tasks.cli import main
 from dolphin_tasks.sum_n.task import SumTask
-from dolphin_tasks.training import checkpoint, loop
+from dolphin_tasks.training import checkpoint, loop, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.evaluation import Evaluation, near_tie
 from dolphin_tasks.training.loop import Trainer
@@ -38,8 +38,12 @@ KEYS = {
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    """Blots instead of MNIST; one thread, so that sums come out the same."""
+    """Blots instead of MNIST; one thread, so that sums come out the same.
+
+    No pictures, which take longer than the training: those of `whole` are enough.
+    """
     monkeypatch.setattr(digits, "find_digits", blots)
+    monkeypatch.setattr(plots, "draw_run", lambda *given: None)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
