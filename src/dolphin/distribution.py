@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -477,9 +477,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         return Proofs(found, symbol)
 
 
-def distribution_of(tagged: Tagged) -> Distribution[Any]:
-    """The result of an operation as a distribution."""
-    return Distribution._of(tagged)
+distribution_of: Callable[[Tagged], Distribution[Any]] = Distribution._of
+"""The result of an operation as a distribution."""
 
 
 def _batch_size(batch: int) -> int:
