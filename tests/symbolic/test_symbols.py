@@ -299,3 +299,42 @@ def test_numbers_of_many_symbols_are_those_of_each(first):
         assert table.numbers([symbol]).tolist() == [expected[repr(symbol)]]
     assert table.numbers([]).tolist() == []
     assert len(set(table.classes(table.numbers(alike)).tolist())) == 1
+
+
+FLAT = [1, True, 1.0, 0, False, 0.0, -0.0, "a", b"a", None, 2**70, 0.5, math.inf]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_of_flat_symbols_in_any_order(seed):
+    generator = np.random.default_rng(seed)
+
+    def flat():
+        members = tuple(FLAT[at] for at in generator.integers(len(FLAT), size=2).tolist())
+        return members if generator.random() < 0.7 else members[0]
+
+    together, alone = SymbolTable(), SymbolTable()
+    for _ in range(5):
+        symbols = [flat() for _ in range(30)]
+        found = together.numbers(symbols)
+        expected = [alone.number(symbol) for symbol in symbols]
+        for at, symbol in zip(found.tolist(), symbols, strict=True):
+            assert repr(together.symbols[at]) == repr(symbol)
+        assert [repr(alone.symbols[at]) for at in expected] == list(map(repr, symbols))
+        classes = together.classes(found)
+        for at in range(1, len(symbols)):
+            assert (symbols[at] == symbols[0]) == (classes[at] == classes[0])
+
+
+def test_flat_symbols_equal_to_an_object_with_its_own_equality():
+    class Seven:
+        def __eq__(self, other):
+            return other == 7
+
+        def __hash__(self):
+            return hash(7)
+
+    table = SymbolTable()
+    special = table.number(Seven())
+    numbers = table.numbers([5, 7, (7,)])
+    classes = table.classes(np.array([special, *numbers]))
+    assert classes[0] == classes[2] and len(set(classes.tolist())) == 3

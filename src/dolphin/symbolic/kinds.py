@@ -26,6 +26,7 @@ NAN = math.nan
 COMPLEX_NAN = complex(math.nan, math.nan)
 DECIMAL_NAN = decimal.Decimal("nan")
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
+_FLAT = SCALARS | {float}
 # Of these types and no other, equal objects are alike: 1 equals True, but True is not here.
 _UNMISTAKABLE = frozenset({int, str, bytes, type(None)})
 # Libraries whose objects compare with anything, by all that they hold.
@@ -162,12 +163,46 @@ def simple_type(symbols: Iterable[Any]) -> type | None:
     (cls,) = types_
     if cls in _UNMISTAKABLE:
         return cls
-    if cls is not tuple:
-        same = (cls.__eq__ is tuple.__eq__, cls.__hash__ is tuple.__hash__)
-        if not (issubclass(cls, tuple) and all(same) and cls.__iter__ is tuple.__iter__):
-            return None
-    members = set(map(type, itertools.chain.from_iterable(symbols)))
-    return cls if members <= _UNMISTAKABLE else None
+    members = itertools.chain.from_iterable(symbols) if _is_tuple(cls) else symbols
+    return cls if _UNMISTAKABLE.issuperset(map(type, members)) else None
+
+
+def means_alike(symbol: Any) -> bool:
+    """Whether symbols of its type that are equal to it are alike: `simple_type` of one."""
+    cls = type(symbol)
+    if cls is tuple or (cls not in _UNMISTAKABLE and _is_tuple(cls)):
+        return _UNMISTAKABLE.issuperset(map(type, symbol))
+    return cls in _UNMISTAKABLE
+
+
+def _is_tuple(cls: type) -> bool:
+    """Whether it compares, hashes and iterates as tuples do."""
+    if cls is tuple:
+        return True
+    same = (cls.__eq__ is tuple.__eq__, cls.__hash__ is tuple.__hash__)
+    return issubclass(cls, tuple) and all(same) and cls.__iter__ is tuple.__iter__
+
+
+def is_flat(symbol: Any) -> bool:
+    """Whether a symbol is a scalar, or a tuple of scalars, that is canonical as it is.
+
+    >>> is_flat((1, "+", 2.5)), is_flat((1, (2, 3))), is_flat((1, math.nan))
+    (True, False, False)
+    """
+    if type(symbol) is not tuple:
+        return type(symbol) in _FLAT and symbol == symbol
+    return _FLAT.issuperset(map(type, symbol)) and all(map(operator.eq, symbol, symbol))
+
+
+def flat_kind(symbol: Any) -> Any:
+    """The kind of a flat symbol, quickly; None of others, and where the sign of a zero matters.
+
+    >>> flat_kind((1, 2.5)) == flat_kind((True, 2.5)), flat_kind((1, 0.0))
+    (False, None)
+    """
+    members = symbol if type(symbol) is tuple else (symbol,)
+    types_ = tuple(map(type, members))
+    return types_ if _FLAT.issuperset(types_) and 0 not in members else None
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -24,12 +24,17 @@ from dolphin.symbolic.kinds import (
     canonical,
     compares_with_anything,
     equal,
+    flat_kind,
+    is_flat,
     kind,
+    means_alike,
     obviously_alike,
     simple_type,
 )
 from dolphin.symbolic.locking import lock
 from dolphin.symbolic.memos import Memo
+
+_UNKNOWN = -1  # instead of a number that takes a closer look
 
 
 class SymbolTable:
@@ -39,6 +44,7 @@ class SymbolTable:
         "__weakref__",
         "_changeable",
         "_class_of",
+        "_flat",
         "_numbers",
         "_simple",
         "_special",
@@ -63,6 +69,7 @@ class SymbolTable:
         # Equal symbols of another kind get different numbers; `_class_of` leads from every
         # number to the number of the symbol that was first in its class of equals.
         self._variants: dict[int, list[int]] = {}
+        self._flat: dict[Any, int] = {}  # variants by their kind, see `flat_kind`
         self._class_of = np.empty(1024, dtype=np.int64)
         # The type of each symbol for which equal means alike, by number; 0 for others.
         self._types: dict[type, int] = {}
@@ -99,7 +106,7 @@ class SymbolTable:
         """The numbers of some symbols, assigned now where they are new."""
         symbols = list(symbols)
         known = self.known_numbers(symbols)
-        return np.fromiter(map(self.number, symbols), np.int64) if known is None else known
+        return self._new_numbers(symbols) if known is None else known
 
     def known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
         """The same without a Python loop; None unless all are known and obviously alike.
@@ -114,6 +121,38 @@ class SymbolTable:
             return None
         found = np.array(numbers, dtype=np.int64)
         return found if (self._simple[found] == self._types.get(cls, -1)).all() else None
+
+    def _new_numbers(self, symbols: list[Any]) -> np.ndarray:
+        """The same where some may be new. Flat ones (`is_flat`) need no closer inspection.
+
+        About 2 instead of 5 microseconds for a new tuple of nine members.
+        """
+        numbers = np.full(len(symbols), _UNKNOWN, dtype=np.int64)
+        with lock:
+            first, known = len(self.symbols), self._numbers
+            fresh: dict[Any, int] = {}
+            new: list[Any] = []
+            for place, symbol in enumerate(symbols):
+                if not is_flat(symbol):
+                    continue
+                number = known.get(symbol)
+                if number is not None:
+                    equal_one = self.symbols[number]
+                elif self._special:  # it may equal one of these
+                    continue
+                else:
+                    number = fresh.setdefault(symbol, first + len(new))
+                    if number == first + len(new):
+                        new.append(symbol)
+                    equal_one = new[number - first]
+                if symbol is equal_one or obviously_alike(symbol, equal_one):
+                    numbers[place] = number
+            self.symbols += new
+            self._note_types(first)
+            known.update(fresh)  # other threads find a number once all about it is known
+        for place in np.flatnonzero(numbers == _UNKNOWN).tolist():
+            numbers[place] = self.number(symbols[place])
+        return numbers
 
     def _number_ordinary(self, symbol: Any, hashed: int) -> int:
         first = self._numbers.get(symbol)
@@ -153,11 +192,23 @@ class SymbolTable:
 
     def _variant(self, symbol: Any, first: int) -> int:
         """The number of the symbol of this kind that is equal to the one with number `first`."""
+        flat = flat_kind(symbol)
+        if flat is not None:
+            return self._flat_variant(symbol, flat, first)
         wanted = kind(symbol)
         for number in (first, *self._variants.get(first, ())):
             if kind(self.symbols[number]) == wanted:
                 return number
         return self._join(self._append(symbol), first)
+
+    def _flat_variant(self, symbol: Any, flat: Any, first: int) -> int:
+        """The same, for symbols that have a `flat_kind`: 4 instead of 25 microseconds."""
+        if flat_kind(self.symbols[first]) == flat:
+            return first
+        number = self._flat.get((symbol, flat))
+        if number is None:
+            number = self._flat[symbol, flat] = self._join(self._append(symbol), first)
+        return number
 
     def _join(self, number: int, other: int) -> int:
         """Put `number` into the class of equals of `other`."""
@@ -168,17 +219,22 @@ class SymbolTable:
 
     def _append(self, symbol: Any) -> int:
         number = len(self.symbols)
-        if number == len(self._class_of):
-            self._class_of = np.concatenate([self._class_of, np.empty_like(self._class_of)])
-            self._simple = np.concatenate([self._simple, np.zeros_like(self._simple)])
-        self._class_of[number] = number
-        simple = simple_type((symbol,))
-        if simple is not None:
-            self._simple[number] = self._types.setdefault(simple, 1 + len(self._types))
         self.symbols.append(symbol)
+        self._note_types(number)
         if not is_plain(symbol):
             self._changeable.append(number)
         return number
+
+    def _note_types(self, first: int) -> None:
+        """Fill in what is known of the symbols from number `first` on, which are new."""
+        last = len(self.symbols)
+        while last > len(self._class_of):
+            self._class_of = np.concatenate([self._class_of, np.empty_like(self._class_of)])
+            self._simple = np.concatenate([self._simple, np.zeros_like(self._simple)])
+        self._class_of[first:last] = np.arange(first, last)
+        for number, symbol in enumerate(self.symbols[first:], first):
+            if means_alike(symbol):
+                self._simple[number] = self._types.setdefault(type(symbol), 1 + len(self._types))
 
     def changing(self, numbers: np.ndarray) -> Changing:
         """What may change about the symbols with these numbers."""

@@ -236,8 +236,10 @@ def _multiply_out(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
     rows = a.shape[1]
     step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
     sums = a.new_zeros(plan.groups, rows)
+    room = a.new_empty(min(step, len(a)), *b.shape)
     for start in range(0, len(a), step):
-        products = (a[start : start + step, None] * b).view(-1, rows)
+        some = a[start : start + step, None]
+        products = torch.mul(some, b, out=room[: len(some)]).view(-1, rows)
         sums.index_add_(0, group_of[start * len(b) : (start + step) * len(b)], products)
     return sums
 
@@ -248,11 +250,13 @@ def _product_gradients(
     """Without scattering: the combinations of each symbol are adjacent."""
     step, group_of = _step(b, _PRODUCTS), plan.groups_on(a.device)
     grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
+    room, more = (a.new_empty(min(step, len(a)), *b.shape) for _ in range(2))
     for start in range(0, len(a), step):
         some = slice(start, start + step)
         groups = group_of[start * len(b) : (start + step) * len(b)]
-        shares = grad.index_select(0, groups).view(-1, *b.shape)
-        torch.sum(shares * b, 1, out=grad_a[some])
+        shares, parts = (each[: len(a[some])] for each in (room, more))
+        torch.index_select(grad, 0, groups, out=shares.view(-1, b.shape[1]))
+        torch.sum(torch.mul(shares, b, out=parts), 1, out=grad_a[some])
         grad_b += shares.mul_(a[some, None]).sum(0)
     return grad_a, grad_b
 
