@@ -97,11 +97,11 @@ def table_of_speed() -> str:
 
 
 def _program(measured: dict[str, Any]) -> Sequence[str]:
-    proofs = "" if measured["k"] is None else f", k = {measured['k']}"
+    proofs = "" if measured["k"] is None else f", `k={measured['k']}`"
     symbolic, ratio = measured["forward_s"] + measured["backward_s"], measured["ratio"]
     return (
-        measured["name"],
-        f"{measured['provenance']}{proofs}",
+        f"`{measured['name']}`",  # code doesn't break at a hyphen
+        f"`{measured['provenance']}`{proofs}",
         f"{measured['batch']}",
         f"{measured['neural_s'] * 1e3:.0f}",
         f"{symbolic * 1e3:.1f}",

@@ -45,7 +45,7 @@ def test_check_writes_nothing(collect, monkeypatch, tmp_path):
     stamp = page.stat().st_mtime_ns
     collect.main()
     assert page.stat().st_mtime_ns == stamp
-    first = next(line for line in before.splitlines() if line.startswith("| `sum"))
+    first = next(line for line in before.splitlines() if line.startswith("| `sum "))
     page.write_text(before.replace(first, first.replace("%", "percent")))
     kept = page.read_text()
     with pytest.raises(SystemExit, match="out of date"):
