@@ -78,6 +78,10 @@ class Code:
         self.word_masks = [0] * words
         for digit in (digit for group in groups for digit in group.digits):
             self.word_masks[digit.word] |= digit.mask
+        # Whether several groups of neighbouring columns are all written in one digit of one size.
+        sizes = {digit.size for group in groups for digit in group.digits}
+        several = self.single_digits and len(sizes) == 1 and len(groups) > 1
+        self.alike = several and all(_neighbours(group.columns) for group in groups)
         self._devices: dict[torch.device, CodeTensors] = {}
 
     def on(self, device: torch.device) -> CodeTensors:
@@ -97,6 +101,10 @@ class Code:
                 *(to_device(row, device) for row in first),
             )
         return cached
+
+
+def _neighbours(columns: tuple[int, ...]) -> bool:
+    return bool(columns) and columns == tuple(range(columns[0], columns[-1] + 1))
 
 
 def _others_ruled_out(value: int, digits: Sequence[Digit]) -> Iterator[tuple[int, int]]:

@@ -65,10 +65,13 @@ def log_weights(
         else:
             weigh = _allowed if layout.signed else _chosen
             padded = torch.cat([logs - weights.penalty, logs.new_zeros(1, logs.shape[1])])
-            parts = (
-                weigh(patterns, placement, group, padded, row, weights.penalty)
-                for group in placement.code.groups
-            )
+            if not layout.signed and _fit_together(placement, patterns):
+                parts = [_chosen_of_all(patterns, placement, padded, row)]
+            else:
+                parts = (
+                    weigh(patterns, placement, group, padded, row, weights.penalty)
+                    for group in placement.code.groups
+                )
         for part in parts:
             total = part if total is None else total + part
     if total is None:  # no input at all: the empty proof of certain symbols
@@ -119,6 +122,40 @@ def _chosen(
         table = constant(group.columns, patterns.device)
         column = table[value.clamp_(max=len(group.columns) - 1)]
     return _take(padded, column.masked_fill_(absent, padded.shape[0] - 1), row)
+
+
+_TOGETHER = 1 << 16  # numbers: larger ones don't stay in the cache from one operation to the next
+
+
+def _fit_together(placement: Placement, patterns: Tensor) -> bool:
+    """Whether the groups of an input are written alike, and little enough to weigh together."""
+    code = placement.code
+    few = len(code.groups) * patterns[0].numel() <= _TOGETHER
+    return few and code.alike and not torch.compiler.is_compiling()
+
+
+def _chosen_of_all(
+    patterns: Tensor, placement: Placement, padded: Tensor, row: Tensor | None
+) -> Tensor:
+    """`_chosen` of all groups at once: for chains of ten relatives 0.6 instead of 2.2 ms."""
+    digits, device = placement.digits(), patterns.device
+    words, shifts, columns = (
+        constant(tuple(numbers), device)
+        for numbers in (
+            (digit.word for digit in digits),
+            (digit.shift for digit in digits),
+            (group.columns[0] for group in placement.code.groups),
+        )
+    )
+    shape = (-1, 1, 1, 1)
+    every = (1 << digits[0].size) - 1
+    ruled_out = (patterns.index_select(0, words) >> shifts.view(shape)) & every
+    column = _position((ruled_out ^ every).clamp_(min=1)).add_(columns.view(shape))
+    column.masked_fill_(ruled_out == 0, padded.shape[0] - 1)
+    groups, k, n, rows = column.shape
+    own = None if row is None else row.repeat(groups * k)
+    taken = _take(padded, column.view(1, groups * k * n, rows), own)
+    return taken.view(groups, k, n, -1).sum(0)
 
 
 def _position(power: Tensor) -> Tensor:
