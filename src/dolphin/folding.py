@@ -52,22 +52,21 @@ def fixpoint(
     """Repeat `d = step(d)` from `start` until nothing changes, or for a number of rounds.
 
     It ends when a step brings no new symbols and the provenance sees no change in the tags
-    (proofs, truth values). Sums of probabilities need not settle on cyclic programs; with `DAMP`
+    (proofs, truth values). Sums of probabilities may not converge on cyclic programs; with `DAMP`
     only the symbols decide. Gradients flow through all steps, and the cost is that of all steps.
 
     Args:
         step: a function from a distribution to the next one.
         start: the first distribution.
         max_iterations: at most this many steps; then a `FixpointError` says what was still growing.
-        goal: the symbols that are wanted: a predicate, or `(key, wanted)` with a key function and
-            a list of the key that each row wants, which looks nothing else up. Other symbols are
+        goal: the requested symbols: a predicate, or `(key, asked)` with a key function and a list
+            of the key that each row asks for, which are then looked up by key. Other symbols are
             dropped in every round, so nothing is derived from them, and a union that `step` returns
-            is built from wanted symbols only: a round costs what it keeps. Wanted symbols have the
-            same tags as without `goal` if their derivations need only wanted symbols, such as paths
-            from one vertex that grow at their ends. A goal that leaves out what it needs is refused
-            (tried with other symbols beside the wanted ones, unless all that was derived from those
-            is wanted). (Where only symbols decide about the end, there may be fewer rounds than
-            without.)
+            is built from requested symbols only. Requested symbols have the same tags as without
+            `goal` if their derivations need only requested symbols, such as paths from one vertex
+            that grow at their ends. A goal that leaves out what it needs is refused, unless
+            everything derived from requested symbols is requested, too. Where only the symbols
+            decide when a recursion ends, there may be fewer rounds than without a goal.
         only_new: apply `step` only to the symbols that are new, or have new tags, since the last
             round, and add what follows to the result (semi-naive evaluation). The result is the
             same; a last step over everything ensures it. Needs a step that keeps its argument and
