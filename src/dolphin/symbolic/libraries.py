@@ -88,8 +88,8 @@ _DYNAMIC = frozenset(
 _STATEFUL = tuple(
     f"{module}."
     for module in (
-        "numpy.lib._npyio_impl", "scipy.io", "torch.accelerator", "torch.autograd",
-        "torch.backends", "torch.cuda", "torch.distributed", "torch.hub", "torch.jit",
+        "numpy.lib._npyio_impl", "numpy.lib.npyio", "scipy.io", "torch.accelerator",
+        "torch.autograd", "torch.backends", "torch.cuda", "torch.distributed", "torch.hub", "torch.jit",
         "torch.multiprocessing", "torch.optim", "torch.profiler", "torch.random",
         "torch.serialization", "torch.utils",
     )
