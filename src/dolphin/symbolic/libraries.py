@@ -89,8 +89,8 @@ _STATEFUL = tuple(
     f"{module}."
     for module in (
         "numpy.lib._npyio_impl", "numpy.lib.npyio", "scipy.io", "torch.accelerator",
-        "torch.autograd", "torch.backends", "torch.cuda", "torch.distributed", "torch.hub", "torch.jit",
-        "torch.multiprocessing", "torch.optim", "torch.profiler", "torch.random",
+        "torch.autograd", "torch.backends", "torch.cuda", "torch.distributed", "torch.hub",
+        "torch.jit", "torch.multiprocessing", "torch.optim", "torch.profiler", "torch.random",
         "torch.serialization", "torch.utils",
     )
 )  # fmt: skip
