@@ -48,7 +48,7 @@ class PathfinderConfig(TrainConfig):
     """Learn to follow dashed contours from whether they join two discs."""
 
     size: int = 32
-    """Pixels of an image: 32, 128 and 256 are drawn as published, others in between."""
+    """Pixels of an image: 32, 128 and 256 have the published lengths, others lie in between."""
     dashes: int = 6
     """Dashes of a contour; 6, 9 and 14 are the subsets of the Long Range Arena."""
     network: Literal["better", "paper", "plain", "plain-whole", "plain-paper"] = "better"
