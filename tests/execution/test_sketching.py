@@ -281,8 +281,22 @@ def test_an_endless_recursion_is_refused_as_ever() -> None:
         on = (lambda p: p[-1], lambda e: e[0])
         return dl.union(edges, dl.apply_if(paths, edges, lambda p, e: (*p, e[1]), on=on))
 
-    with pytest.raises(dl.FixpointError, match="nothing settled within max_iterations=6"):
+    with pytest.raises(dl.FixpointError, match="max_iterations=6"):
         dl.fixpoint(longer, edges, 6)
+
+
+@pytest.mark.parametrize("algebra", [dl.DAMP(), dl.TopKProofs(k=2)], ids=repr)
+def test_a_loop_ends_after_as_many_rounds(algebra: dl.Provenance, loops: list[bool]) -> None:
+    edges = _input([RING, [(0, 1)]], torch.zeros(len(RING) + 1), algebra, False)
+
+    def step(paths: dl.Distribution) -> dl.Distribution:
+        return dl.union(edges, _extend(paths, edges))
+
+    for _ in range(2):
+        dl.fixpoint(step, edges)
+    assert loops[-1]
+    with pytest.raises(dl.FixpointError, match="max_iterations=2"):
+        dl.fixpoint(step, edges, 2)
 
 
 def test_an_error_of_a_function_names_it() -> None:

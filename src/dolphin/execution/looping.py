@@ -197,7 +197,7 @@ class KnownLoop:
         start = self._parts[0]
         if not start.provenance.has_loops or surroundings().execution is not None:
             return None
-        if torch.compiler.is_compiling():
+        if not is_plain(start) or torch.compiler.is_compiling():
             return None
         try:
             own = identify(step, "fixpoint", slots(self._parts)).key

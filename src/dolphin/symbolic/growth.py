@@ -3,7 +3,7 @@
 A round of `union(start, extend(state, other))` only adds symbols after those of the round before,
 and these are all that the next round has to extend: whatever is derived from a symbol is found once
 (semi-naive evaluation), in arrays for all rows together. Symbols are numbered as they appear, round
-by round. Chains of ten relatives in 64 rows: 9 ms instead of 40 for the plans of ten rounds.
+by round. Chains of ten relatives in 64 rows: 9 ms instead of 23 for the plans of ten rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All rounds of a linear recursion over symbols of each row's own, as one node of the graph.
 
 In plain numbers of double precision, as in `flat`. Chains of ten relatives in 64 rows, ten rounds
-of up to 65,000 products, forward and backward: 7 ms instead of 25.
+of up to 65,000 products: 1.5 ms instead of 10, and 2 ms less in the backward pass.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All rounds run in one loop over arrays, on a CPU. The proofs of all symbols stay
 round searches only symbols that something new leads to and that it could change: a proof gets less
 likely with every fact. Each candidate is a known proof and one more fact, so only the word with the
 fact's group is looked at until the winners are known. Chains of ten relatives in 64 rows, k = 3:
-15 ms instead of 100.
+15 ms instead of 106.
 """
 
 from __future__ import annotations
