@@ -37,12 +37,12 @@ def axioms() -> torch.Tensor:
     distance = (points[one] - points[other]).norm(dim=1)
     together = dl.apply(left, right, lambda a, b: a == b)
     apart = dl.apply(left, right, lambda a, b: a != b)
-    nobody_is_left_out = torch.stack(
+    no_cluster_is_empty = torch.stack(
         [dl.satisfaction(each.map(lambda c, k=k: c == k), "some", p=6) for k in CLUSTERS]
     )
     return torch.stack(
         [
-            dl.satisfaction(nobody_is_left_out),
+            dl.satisfaction(no_cluster_is_empty),
             dl.satisfaction(together, where=distance < 0.4, p=4),
             dl.satisfaction(apart, where=distance > 1.2, p=4),
         ]

@@ -35,7 +35,7 @@ test_pictures = draw(test)
 
 
 def accuracy() -> float:
-    """How many test pictures are read right."""
+    """The share of test pictures that are classified correctly."""
     return (network(test_pictures).argmax(1) == test).float().mean().item()
 
 
