@@ -20,4 +20,9 @@ if __name__ == "__main__":
     digits.find_digits = blots
     from dolphin_tasks.cli import main
 
+    if "train" in sys.argv:
+        from dolphin_tasks.training import plots
+
+        plots.draw_run = lambda *given: None  # takes longer than the training
+
     sys.exit(main())
