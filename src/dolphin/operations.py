@@ -233,7 +233,7 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
     large, row after row, and r is 1.
 
     >>> import dolphin as dl
-    >>> d = dl.Distribution([[0.25, 0.75]], "ab", provenance="lukasiewicz")
+    >>> d = dl.Distribution([[0.25, 0.75]], "ab", provenance="stable-product")
     >>> dl.get_tags(d, ["b", "z"])
     tensor([[0.7500],
             [0.0000]])
