@@ -64,9 +64,9 @@ def fixpoint(
             dropped in every round, so nothing is derived from them, and a union that `step` returns
             is built from requested symbols only. Requested symbols have the same tags as without
             `goal` if their derivations need only requested symbols, such as paths from one vertex
-            that grow at their ends. A goal that leaves out what it needs is refused, unless
-            everything derived from requested symbols is requested, too. Where only the symbols
-            decide when a recursion ends, there may be fewer rounds than without a goal.
+            that grow at their ends. A goal that leaves out what it needs is refused: it is tried
+            once per program, on some symbols. Where only the symbols decide when a recursion ends,
+            there may be fewer rounds than without a goal.
         only_new: apply `step` only to the symbols that are new, or have new tags, since the last
             round, and add what follows to the result (semi-naive evaluation). The result is the
             same; a last step over everything ensures it. Needs a step that keeps its argument and

@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from dolphin.calls import check_arity
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
@@ -16,9 +14,6 @@ from dolphin.execution.unions import chosen_from, open_unions
 from dolphin.goal_checks import check_keys, check_predicate
 from dolphin.operations import apply_if
 from dolphin.operations import filter as filter_symbols
-from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import caches
-from dolphin.symbolic.symbols import Symbols
 
 S = TypeVar("S")
 
@@ -38,22 +33,14 @@ class Directed(Generic[S]):
         self._keeps = _keeper(goal)
         self._goal = goal
         self._known: weakref.WeakKeyDictionary[Tagged, Tagged] = weakref.WeakKeyDictionary()
-        self._rounds = 0
-        self._derived = self._dropped = False
 
     def __call__(self, distribution: Distribution[S]) -> Distribution[S]:
-        self._rounds += 1
         with open_unions():
             new = self._step(distribution)
         return self.asked(new) if isinstance(new, Distribution) else new
 
     def check(self, start: Distribution[S]) -> None:
-        """Refuse a goal that leaves out what it needs, after a recursion from `start`.
-
-        One that drops nothing of what was derived from wanted symbols is taken to be right.
-        """
-        if self._derived and not self._dropped:
-            return
+        """Refuse a goal that leaves out what it needs, after a recursion from `start`."""
         if isinstance(self._goal, tuple):
             check_keys(self._step, start, self._goal[0])
         else:
@@ -65,10 +52,7 @@ class Directed(Generic[S]):
 
     def _kept(self, d: Tagged) -> Tagged:
         if d not in self._known:
-            kept = self._known[d] = tagged_of(self._keeps(distribution_of(d)))
-            if self._rounds > 1:  # not one of the facts, which are the same in every round
-                self._derived |= _size(d) > 0
-                self._dropped |= _size(kept) < _size(d)
+            self._known[d] = tagged_of(self._keeps(distribution_of(d)))
         return self._known[d]
 
 
@@ -89,13 +73,6 @@ def _keeper(goal: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
         Distribution.certain(wanted[0]) if len(wanted) == 1 else Distribution.certain_rows(wanted)
     )
     return lambda d: apply_if(rows, d, _second, on=(_itself, key))
-
-
-def _size(d: Tagged) -> int:
-    """How many symbols all rows have."""
-    if isinstance(d.domain, Symbols):
-        return len(d.domain)
-    return int(np.count_nonzero(d.domain.in_table(caches.current_table()) != ABSENT))
 
 
 def _itself(key: Any) -> Any:
