@@ -564,3 +564,23 @@ def test_a_recursion_over_nothing_by_what_is_new(name):
             only_new=True,
         )  # fmt: skip
     assert found.symbols == ()
+
+
+@pytest.mark.parametrize("name", ["hamacher", "schweizer-sklar", "frank"])
+@pytest.mark.parametrize("numbers", [[0.6, 0.6], [1.0, 0.6], [0.6, 1.0], [0.6, 0.7]])
+def test_second_derivatives_where_operands_are_equal_or_one(name, numbers):
+    """T is symmetric and smooth there; halves of a minimum and a maximum are not."""
+    s = math.log(10.0)
+    formula = {
+        "hamacher": lambda a, b: a * b / (a + b - a * b),
+        "schweizer-sklar": lambda a, b: (a**-2 + b**-2 - 1.0) ** -0.5,
+        "frank": lambda a, b: torch.log1p(torch.expm1(s * a) * torch.expm1(s * b) / 9.0) / s,
+    }[name]
+
+    def both(x):
+        d, e = (dl.Distribution(x[at : at + 1], [at], provenance=name) for at in (0, 1))
+        return dl.apply(d, e, lambda a, b: "both").probs().sum()
+
+    x = torch.tensor(numbers, dtype=torch.float64)
+    wanted = torch.autograd.functional.hessian(lambda x: formula(x[0], x[1]), x)
+    torch.testing.assert_close(torch.autograd.functional.hessian(both, x), wanted)

@@ -16,8 +16,8 @@ import dolphin as dl
 CEILINGS = {
     "damp": (65, 77), "dtkp-am": (298, 51), "dtkp-wmc": (331, 56), "exact": (118, 120),
     "viterbi": (40, 85), "noisy-or": (96, 76), "min-max": (60, 96), "lukasiewicz": (85, 135),
-    "stable-product": (97, 110), "hamacher": (255, 424), "nilpotent": (171, 377),
-    "yager": (208, 518), "schweizer-sklar": (414, 608), "frank": (205, 377),
+    "stable-product": (97, 110), "hamacher": (255, 470), "nilpotent": (171, 377),
+    "yager": (208, 518), "schweizer-sklar": (421, 670), "frank": (205, 377),
     "boolean": (55, 0), "counting": (61, 0),
 }  # fmt: skip
 READS = {"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"}

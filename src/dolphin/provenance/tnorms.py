@@ -90,6 +90,20 @@ def _share(ctx: Any, own: Tensor, other: Tensor) -> Tensor:
     return torch.where(uncertain(own, other), both, alone)
 
 
+def _sorted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The smaller and the larger one; of equal ones each is one of them, not half of both.
+
+    A formula that is smooth in a and b then has the right derivatives where they are equal.
+    """
+    first = a <= b
+    return torch.where(first, a, b), torch.where(first, b, a)
+
+
+def _at_most_one(share: Tensor) -> Tensor:
+    """A share that only rounding carries above 1, with its derivatives."""
+    return share - (share - 1.0).clamp(min=0.0).detach()
+
+
 class Hamacher(TNorm):
     """The Hamacher product (`hamacher`): a ⊗ b = ab/(a + b - ab), a ⊕ b = (a + b - 2ab)/(1 - ab).
 
@@ -113,7 +127,7 @@ class Hamacher(TNorm):
     def slope(self, a: Tensor, b: Tensor) -> Tensor:
         below = a + b - a * b
         share = b / below.where(below > 0.0, torch.ones_like(below))
-        return torch.where(below > 0.0, share.clamp(max=1.0).square(), 0.25)
+        return torch.where(below > 0.0, _at_most_one(share).square(), 0.25)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:
         """By its distance from 1 where that is small: 1 - ab would round most of it away."""
@@ -177,8 +191,8 @@ class Yager(TNorm):
 
     def _length(self, a: Tensor, b: Tensor) -> Tensor:
         """‖(a, b)‖_p, scaled by the larger one so that no power underflows."""
-        larger = torch.maximum(a, b)
-        ratio = torch.minimum(a, b) / larger.clamp(min=torch.finfo(a.dtype).tiny)
+        smaller, larger = _sorted(a, b)
+        ratio = smaller / larger.clamp(min=torch.finfo(a.dtype).tiny)
         return larger * (1.0 + ratio**self.p) ** (1.0 / self.p)
 
     def norm(self, a: Tensor, b: Tensor) -> Tensor:
@@ -228,7 +242,7 @@ class SchweizerSklar(TNorm):
         if self.p > 0.0:
             power = (a**self.p + b**self.p - 1.0).clamp(min=0.0) ** (1.0 / self.p)
             return torch.where(a > 0.0, power / a.where(a > 0.0, torch.ones_like(a)), 0.0)
-        smaller, larger = torch.minimum(a, b), torch.maximum(a, b)
+        smaller, larger = _sorted(a, b)
         ratio = smaller / larger.where(larger > 0.0, torch.ones_like(larger))
         ratio = torch.where(larger > 0.0, ratio, 1.0)
         scale = (1.0 + ratio**-self.p - smaller**-self.p) ** (1.0 / self.p)
@@ -241,7 +255,7 @@ class SchweizerSklar(TNorm):
         if self.p == 0.0:
             return b
         share = self._share(a, b)
-        slope = share.clamp(0.0, 1.0) ** (1.0 - self.p)
+        slope = _at_most_one(share) ** (1.0 - self.p)
         return slope if self.p < 1.0 else (share > 0.0).to(a.dtype)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:
