@@ -11,6 +11,7 @@ from torch import nn
 
 import dolphin as dl
 from dolphin.execution import indices
+from dolphin_tasks.mugen import program as mugen
 from dolphin_tasks.sum_n import program as sum_n
 
 EDGES = [(0, 1), (1, 2), (2, 3), (0, 2), (3, 1)]
@@ -46,6 +47,10 @@ def closure(edges):
     return dl.fixpoint(lambda paths: longer(edges, paths), edges)
 
 
+def what_happened(*moments):
+    return mugen.watch(moments, [("walk",), ("jump", "walk")])
+
+
 PROGRAMS = {
     "total": (total, (range(10),) * 3, True),
     "times": (times_mod_seven, (range(10),) * 2, True),
@@ -53,6 +58,7 @@ PROGRAMS = {
     "three": (three_at_once, (range(4),) * 3, True),
     "steps": (two_steps, (EDGES[:3],), False),
     "closure": (closure, (EDGES,), False),
+    "watched": (what_happened, (("walk", "jump", "die"),) * 3, True),
 }
 ALGEBRAS = ["damp", "viterbi", "noisy-or", "dtkp-am", "dtkp-wmc", "exact"]
 CASES = [

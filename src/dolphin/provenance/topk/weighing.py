@@ -130,8 +130,9 @@ _TOGETHER = 1 << 16  # numbers: larger ones don't stay in the cache from one ope
 def _fit_together(placement: Placement, patterns: Tensor) -> bool:
     """Whether the groups of an input are written alike, and little enough to weigh together."""
     code = placement.code
-    few = len(code.groups) * patterns[0].numel() <= _TOGETHER
-    return few and code.alike and not torch.compiler.is_compiling()
+    if torch.compiler.is_compiling():  # a limit would hold the compiled code to few rows
+        return False
+    return code.alike and len(code.groups) * patterns[0].numel() <= _TOGETHER
 
 
 def _chosen_of_all(
