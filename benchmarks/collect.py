@@ -107,7 +107,7 @@ def _program(measured: dict[str, Any]) -> Sequence[str]:
         f"{symbolic * 1e3:.1f}",
         f"{ratio:.4f}" if ratio < 0.1 else f"{ratio:.3f}",
         "" if measured["target"] is None else f"{measured['target']:g}",
-        f"{measured['peak_mb']:.0f}",
+        "" if measured["peak_mb"] is None else f"{measured['peak_mb']:.0f}",
         f"{measured['udf_calls_later']:,}",
     )
 
