@@ -584,3 +584,10 @@ def test_second_derivatives_where_operands_are_equal_or_one(name, numbers):
     x = torch.tensor(numbers, dtype=torch.float64)
     wanted = torch.autograd.functional.hessian(lambda x: formula(x[0], x[1]), x)
     torch.testing.assert_close(torch.autograd.functional.hessian(both, x), wanted)
+
+
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
+def test_proofs_with_draws_of_which_none_is_left(name):
+    d = dl.Distribution([0.5, 0.3], [1, 2], provenance=dl.get_provenance(name, k=5))
+    drawn = dl.apply(d, lambda x: dl.weighted({0: 0.25, x: 0.75}))
+    assert dl.entropy(dl.filter(drawn, lambda x: x > 50)).tolist() == [0.0]

@@ -156,7 +156,7 @@ def _chosen_of_all(
     groups, k, n, rows = column.shape
     own = None if row is None else row.repeat(groups * k)
     taken = _take(padded, column.view(1, groups * k * n, rows), own)
-    return taken.view(groups, k, n, -1).sum(0)
+    return taken.view(groups, k, n, taken.shape[-1]).sum(0)  # n may be 0
 
 
 def _position(power: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ def _few_of_many(
     if row is None and rows == 1:
         totals = logs.new_zeros(k * n, logs.shape[1])
         at = (slot * n + symbol)[entry]
-        return totals.index_add(0, at, logs.index_select(0, column)).view(k, n, -1)
+        return totals.index_add(0, at, logs.index_select(0, column)).view(k, n, logs.shape[1])
     whose = at_row if row is None else row[symbol]
     chosen = column * logs.shape[1] + (whose[entry] if logs.shape[1] > 1 else 0)
     at = ((slot * n + symbol) * rows + at_row)[entry]
