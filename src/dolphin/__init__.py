@@ -4,7 +4,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dolphin.branches import where
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
     condition,
@@ -16,6 +15,7 @@ from dolphin.conditioning import (
 )
 from dolphin.diagnosis import Diagnosis, Finding, diagnose
 from dolphin.display.drawing import Drawing, draw
+from dolphin.display.proofs import Derivation, Fact, Proof, Proofs
 from dolphin.distribution import Distribution
 from dolphin.errors import (
     DolphinError,
@@ -29,7 +29,6 @@ from dolphin.errors import (
 )
 from dolphin.estimation import estimate
 from dolphin.execution.profiling import Profile, profile
-from dolphin.folding import fixpoint, reduce
 from dolphin.losses import bce_loss, nll_loss
 from dolphin.operations import (
     apply,
@@ -42,9 +41,11 @@ from dolphin.operations import (
     sample,
     union,
 )
-from dolphin.per_sample import Batched, Network, batched, network
-from dolphin.programs import choose, program
-from dolphin.proofs import Derivation, Fact, Proof, Proofs
+from dolphin.programs.branches import where
+from dolphin.programs.choices import choose, program
+from dolphin.programs.folding import reduce
+from dolphin.programs.per_sample import Batched, Network, batched, network
+from dolphin.programs.recursion import fixpoint
 from dolphin.provenance import (
     DAMP,
     Exact,

@@ -10,23 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin import input_rows, inputs
 from dolphin.calls import operands
 from dolphin.display import html
-from dolphin.entering import input_of, tags_of
-from dolphin.errors import InputError, listing
-from dolphin.execution.batching import read_rows
-from dolphin.execution.eager import eager
-from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import stacked
-from dolphin.execution.tagged import Tagged
-from dolphin.input_checks import Exclusive, Numbers
-from dolphin.operators import Operators
-from dolphin.proofs import Proof, Proofs, proofs_of
-from dolphin.provenance.contract import Provenance
-from dolphin.provenance.registry import AnyProvenance, resolve
-from dolphin.reading import Match, prob_of, read
-from dolphin.showing import (
+from dolphin.display.proofs import Proof, Proofs, proofs_of
+from dolphin.display.showing import (
     RAISE,
     SHOWN,
     Rows,
@@ -37,6 +24,20 @@ from dolphin.showing import (
     row_numbers,
     shown_rows,
 )
+from dolphin.errors import InputError, listing
+from dolphin.execution.batching import read_rows
+from dolphin.execution.eager import eager
+from dolphin.execution.profiling import profiled
+from dolphin.execution.selecting import stacked
+from dolphin.execution.tagged import Tagged
+from dolphin.inputs.checks import Exclusive, Numbers
+from dolphin.inputs.entering import input_of, tags_of
+from dolphin.inputs.rows import read_rows as rows_of_input
+from dolphin.inputs.shared import read_each
+from dolphin.operators import Operators
+from dolphin.provenance.contract import Provenance
+from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.reading import Match, prob_of, read
 from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.surroundings import numbers_are_read
 from dolphin.symbolic.symbols import Symbols
@@ -155,7 +156,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         """
         operation = "Distribution.each_from_logits"
         algebra = resolve(operation, provenance)
-        each = inputs.read_each(operation, logits, symbols, exclusive)
+        each = read_each(operation, logits, symbols, exclusive)
         return [Distribution._of(tags_of(given, algebra)) for given in each]
 
     @classmethod
@@ -222,7 +223,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
                 "Distribution.from_rows: numbers are either logits or log_probs; choose one."
             )
         kind = "logits" if logits else "log_probs" if log_probs else "probs"
-        parts = input_rows.read_rows(rows, exclusive, caches.current_table(), kind)
+        parts = rows_of_input(rows, exclusive, caches.current_table(), kind)
         each = [Distribution._of(tags_of(part.given, algebra)) for part in parts]
         if len(each) == 1:
             return each[0]

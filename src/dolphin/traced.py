@@ -13,8 +13,8 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
 from dolphin.execution.tagged import Tagged, agreed, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
-from dolphin.input_checks import Exclusive, Kind, read_groups
-from dolphin.inputs import facts_of
+from dolphin.inputs.checks import Exclusive, Kind, read_groups
+from dolphin.inputs.shared import facts_of
 from dolphin.provenance.contract import Evaluator, Provenance
 from dolphin.provenance.facts import Facts, Groups
 from dolphin.provenance.numerics import IMPOSSIBLE

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin import folding
+from dolphin.programs import recursion
 from dolphin.provenance import Exact
 from dolphin.provenance.exact import compiling, sentential
 from exact_cases import random_graph, reachable
@@ -144,9 +144,9 @@ def ways(d, read=None):
 def rounds(monkeypatch):
     """How many fixpoints were worked out, not remembered."""
     counted = []
-    repeated = folding._repeated
+    repeated = recursion._repeated
     monkeypatch.setattr(
-        folding, "_repeated", lambda *a, **k: (counted.append(1), repeated(*a, **k))[1]
+        recursion, "_repeated", lambda *a, **k: (counted.append(1), repeated(*a, **k))[1]
     )
     return counted
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.input_rows import read_rows
+from dolphin.inputs.rows import read_rows
 from dolphin.provenance.registry import provenance_names
 from dolphin.symbolic.plans import caches
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dolphin.display.proofs import Derivation, Fact, Key, Proof, Proofs, proofs_of
+from dolphin.display.showing import members_of
 from dolphin.execution.tagged import Tagged
-from dolphin.proofs import Derivation, Fact, Key, Proof, Proofs, proofs_of
-from dolphin.showing import members_of
 from dolphin.symbolic.chance import Weighted
 from dolphin.symbolic.kinds import canonical
 from dolphin.symbolic.symbols import Symbols

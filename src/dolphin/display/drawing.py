@@ -11,10 +11,10 @@ from typing import Any
 
 from dolphin.display.deriving import Record, explained
 from dolphin.display.graph import Box, to_svg
+from dolphin.display.proofs import Proofs
 from dolphin.errors import InputError, shorten
 from dolphin.execution.profiling import Profile, profiling_with
 from dolphin.execution.tagged import Holder, Tagged, tagged_of
-from dolphin.proofs import Proofs
 from dolphin.symbolic.identity import name_of
 from dolphin.symbolic.tasks import Task
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import InputError, shorten
-from dolphin.input_checks import (
+from dolphin.inputs.checks import (
     ROUNDING,
     Exclusive,
     Kind,

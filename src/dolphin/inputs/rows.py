@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, shorten
 from dolphin.execution.indices import to_device
-from dolphin.input_checks import (
+from dolphin.inputs.checks import (
     Exclusive,
     Kind,
     carried_back,
@@ -29,7 +29,7 @@ from dolphin.input_checks import (
     rounding_of,
     within_one,
 )
-from dolphin.inputs import Given, normalise
+from dolphin.inputs.shared import Given, normalise
 from dolphin.provenance.facts import Facts, Groups
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log_of_facts
 from dolphin.symbolic.calling import ABSENT

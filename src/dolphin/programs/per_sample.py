@@ -19,8 +19,8 @@ from dolphin.execution.eager import eager
 from dolphin.execution.gathering import Row
 from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending
 from dolphin.execution.tagged import Tagged, tagged_of
-from dolphin.input_checks import Exclusive, precision, read_symbols
-from dolphin.merging import merged
+from dolphin.inputs.checks import Exclusive, precision, read_symbols
+from dolphin.programs.merging import merged
 from dolphin.provenance.contract import TagInfo
 from dolphin.provenance.differentiation import transformed
 from dolphin.provenance.registry import AnyProvenance, resolve

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dolphin import inputs
 from dolphin.errors import InputError
 from dolphin.execution.contractions import settle_inputs
 from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting
 from dolphin.execution.tagged import Tagged
-from dolphin.input_checks import Exclusive, precision, read_symbols
-from dolphin.input_checks import Kind as Numbers
-from dolphin.inputs import Given
+from dolphin.inputs.checks import Exclusive, precision, read_symbols
+from dolphin.inputs.checks import Kind as Numbers
+from dolphin.inputs.shared import Given, is_one_row, read, read_columns
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.symbolic.surroundings import surroundings
@@ -33,9 +32,9 @@ def input_of(
     """A user's input; inside `batched`, recorded to be read together with other samples'."""
     algebra = resolve(operation, provenance)
     sample = surroundings().sample
-    if sample is not None and inputs.is_one_row(numbers):
+    if sample is not None and is_one_row(numbers):
         return _input_of_sample(sample, operation, numbers, symbols, exclusive, kind, algebra)
-    return tags_of(inputs.read(operation, numbers, symbols, exclusive, kind), algebra)
+    return tags_of(read(operation, numbers, symbols, exclusive, kind), algebra)
 
 
 def _input_of_sample(
@@ -82,14 +81,14 @@ def _recipe_of_input(
 ) -> tuple[Kind, Form]:
     """How inputs like this one are recorded."""
     one = row if row.dim() == 1 else row[0]
-    members, groups = inputs.read_columns(operation, one, symbols, exclusive, kind)
+    members, groups = read_columns(operation, one, symbols, exclusive, kind)
     together = torch.stack if row.dim() == 1 else torch.cat
     info = TagInfo(row.device, 1, precision(row))
     whole = exclusive if isinstance(exclusive, bool) else groups
 
     def run(nodes: Sequence[Node]) -> None:
         rows = together([_unchanged(operation, *node.payload) for node in nodes])
-        settle_inputs(nodes, tags_of(inputs.read(operation, rows, members, whole, kind), algebra))
+        settle_inputs(nodes, tags_of(read(operation, rows, members, whole, kind), algebra))
 
     key = (algebra, info.device, row.dtype, row.dim(), members, whole, kind)
     written = agenda.kind(operation, key, run)

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any, NamedTuple
 
 from dolphin.display import html
+from dolphin.display.showing import members_of, rounded, row_number
 from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.tagged import Tagged
-from dolphin.showing import members_of, rounded, row_number
 from dolphin.symbolic.symbols import Symbols
 
 Key = tuple[Any, bool]  # which fact, and whether it holds

@@ -11,9 +11,9 @@ from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.execution.unions import chosen_from, open_unions
-from dolphin.goal_checks import check_keys, check_predicate
 from dolphin.operations import apply_if
 from dolphin.operations import filter as filter_symbols
+from dolphin.programs.goal_checks import check_keys, check_predicate
 
 S = TypeVar("S")
 

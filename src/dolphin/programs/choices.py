@@ -7,8 +7,6 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
@@ -17,13 +15,14 @@ from dolphin.execution.entries import Watch
 from dolphin.execution.programs import Choices, asked_by, run_plan, run_rows, shared_plan
 from dolphin.execution.run import Outcome
 from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
-from dolphin.operations import apply, filter, sample, union
+from dolphin.operations import filter, union
+from dolphin.programs.keeping import likeliest
 from dolphin.provenance.registry import resolve
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
 from dolphin.symbolic.chance import Sources, Weighted
 from dolphin.symbolic.changing import including
-from dolphin.symbolic.executions import Execution, Node, Shared, leaves, run
+from dolphin.symbolic.executions import Node, Shared, leaves
 from dolphin.symbolic.identity import fingerprint
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.surroundings import surrounded, surroundings
@@ -150,7 +149,7 @@ class Program(Generic[P, R]):
 
     @eager
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Distribution[R]:
-        call = _Call(self.function, args, kwargs, self.max_choices)
+        call = Call(self.function, args, kwargs, self.max_choices)
         outer = surroundings().execution
         if outer is not None:
             call.shared = outer.explorer.shared
@@ -169,7 +168,7 @@ def _copied(distribution: Distribution[Any]) -> Distribution[Any]:
     return distribution_of(tagged_of(distribution).copied())
 
 
-class _Call:
+class Call:
     """One call of a program: its distributions, and the choices from them."""
 
     def __init__(
@@ -187,12 +186,12 @@ class _Call:
         self.sources = Sources(Watch)
         self.inner: dict[Hashable, Any] = {}
         self.shared: dict[Hashable, Any] = {}
-        self._known: list[Tagged] = []  # the distributions, by number
-        self._choices: dict[int, Choices] = {}
+        self.known: list[Tagged] = []  # the distributions, by number
+        self.choices: dict[int, Choices] = {}
         self._programs: list[Program[Any, Any]] = []
         self._given = next(_held((args, kwargs)), None)
         self.key = self._key(function, args, kwargs)
-        self._slots = len(self._known)
+        self._slots = len(self.known)
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class _Call:
             own = fingerprint(function, "program", self._slot)
         except UnknownError:
             return None
-        changing = tuple(each for d in self._known for each in d.domain.changing)
+        changing = tuple(each for d in self.known for each in d.domain.changing)
         key = None if own is None else (own, given, self.max_choices)
         return including(key, changing, function)
 
@@ -215,12 +214,12 @@ class _Call:
         if not isinstance(value, Holder):
             return self.sources.slot(value)
         tagged = tagged_of(value)
-        for number, known in enumerate(self._known):
+        for number, known in enumerate(self.known):
             if known is tagged:
                 return ("distribution", number)
-        self._known.append(tagged)
+        self.known.append(tagged)
         own = tagged.domain if tagged.shared else "rows"
-        return ("distribution", len(self._known) - 1, own)
+        return ("distribution", len(self.known) - 1, own)
 
     def _program(self, value: Program[Any, Any]) -> Hashable:
         """Another program, or this one, that the program refers to."""
@@ -237,25 +236,25 @@ class _Call:
         if self.key is None:
             return None
         # The objects themselves, so that their ids are not reused as long as the state is kept.
-        return (self.key, *map(Held, self._known), *map(Held, self.sources.tensors))
+        return (self.key, *map(Held, self.known), *map(Held, self.sources.tensors))
 
     # -- what executions ask -----------------------------------------------------------------------
 
     def number_of(self, distribution: Tagged, expected: int | None) -> int:
-        for number, known in enumerate(self._known):
+        for number, known in enumerate(self.known):
             if known is distribution:
                 return number
         if expected is not None and expected >= self._slots:
-            known = self._known[expected]
+            known = self.known[expected]
             if known.domain.members == distribution.domain.members:
                 return expected
-        self._known.append(distribution)
-        return len(self._known) - 1
+        self.known.append(distribution)
+        return len(self.known) - 1
 
     def asked(self, number: int) -> Choices:
-        known = self._choices.get(number)
+        known = self.choices.get(number)
         if known is None:
-            known = self._choices[number] = Choices(self._known[number], self.table)
+            known = self.choices[number] = Choices(self.known[number], self.table)
         return known
 
     # -- results -----------------------------------------------------------------------------------
@@ -274,15 +273,15 @@ class _Call:
 
     def result(self, keep: int | None) -> Distribution[Any]:
         if surroundings().execution is None:
-            return distribution_of(self._explored() if keep is None else self._kept(keep))
+            return distribution_of(self._explored() if keep is None else likeliest(self, keep))
         with surrounded(execution=None):
             return self.result(keep)
 
     def _explored(self) -> Tagged:
-        shared = all(d.shared for d in self._known)
+        shared = all(d.shared for d in self.known)
         planned = None
         if shared and self.key is not None:
-            certain = tuple((d.made is None, d.exclusive) for d in self._known)
+            certain = tuple((d.made is None, d.exclusive) for d in self.known)
             planned = ("program", self.key, certain)
             known = caches.plans.get(planned)
             if known is not None:
@@ -294,11 +293,11 @@ class _Call:
         remembered = self._remembered()
         if remembered:
             self.table.programs[self.key] = tree
-        if not found and self._known:
+        if not found and self.known:
             return self._nothing()
-        every = [self.asked(number) for number in range(len(self._known))]
-        if not all(d.shared for d in self._known):
-            outcome = self._outcome([self._known[number] for number in asked_by(found)])
+        every = [self.asked(number) for number in range(len(self.known))]
+        if not all(d.shared for d in self.known):
+            outcome = self._outcome([self.known[number] for number in asked_by(found)])
             tensors = self.sources.tensors
             return run_rows(self.name, self.table, found, every, tensors, outcome, self._site)
         plan = shared_plan(self.name, self.table, found, every)
@@ -309,97 +308,34 @@ class _Call:
     def _nothing(self) -> Tagged:
         """No symbols, with the precision and rows of the arguments and connected to their graph."""
         with surrounded(execution=None):
-            empty = (filter(distribution_of(d), _never, cache=False) for d in self._known)
+            empty = (filter(distribution_of(d), _never, cache=False) for d in self.known)
             return tagged_of(union(*empty))
 
     def _remembered(self) -> bool:
         """Whether the executions depend on symbols alone, and all symbols are known by the key."""
-        return self.key is not None and self.sources.remembered and len(self._known) == self._slots
+        return self.key is not None and self.sources.remembered and len(self.known) == self._slots
 
     @property
     def _site(self) -> Hashable:
         return ("program", self.code)
 
     def _outcome(self, operands: list[Tagged]) -> Outcome:
-        if not self._known:
-            own = resolve("program", self._provenance())
+        if not self.known:
+            own = resolve("program", self.provenance())
             return Outcome(own, 1, exclusive=True, constant=True)
-        provenance, batch = check(self.name, operands or self._known)
-        batch = max(batch, *(d.batch for d in self._known))
+        provenance, batch = check(self.name, operands or self.known)
+        batch = max(batch, *(d.batch for d in self.known))
         return Outcome.of(provenance, batch, operands)
 
     def _run_plan(self, plan: Any) -> Tagged:
-        operands = [self._known[number] for number in plan.asked]
+        operands = [self.known[number] for number in plan.asked]
         outcome = self._outcome(operands)
         return run_plan(plan, operands, self.sources.tensors, outcome, self._site)
 
-    # -- the likeliest executions only -------------------------------------------------------------
-
-    def _kept(self, keep: int) -> Tagged:
-        """Level by level: all executions run to their next choice, then each row keeps some."""
-        root = Node()
-        nodes: list[tuple[Node, tuple[int, ...]]] = [(root, ())]
-        frontier = Distribution.certain(0, provenance=self._provenance())
-        while True:
-            for number in frontier.symbols:
-                node, script = nodes[number]
-                if not node.known:
-                    run(Execution(self, root, script, None, one_step=True), self.function)
-            going = [number for number in frontier.symbols if nodes[number][0].result is None]
-            if not going:
-                break
-            frontier = sample(self._next_level(frontier, nodes), keep)
-        results = {n: self.table.symbols[node.result] for n, (node, _) in enumerate(nodes)
-                   if node.result is not None}  # fmt: skip
-        d = tagged_of(apply(frontier, lambda number: results[number], cache=False))
-        batch = max([d.batch, *(known.batch for known in self._known)])
-        if d.batch < batch:  # what is not asked for has more rows
-            d = d.take_rows(np.zeros(batch, dtype=np.int64))
-        asked = [known.tagged for known in self._choices.values()]
-        exclusive = all(own.exclusive for own in asked)
-        return Tagged(
-            d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant
-        )
-
-    def _provenance(self) -> Any:
+    def provenance(self) -> Any:
         """That of the first distribution; None for the default of the block."""
-        known = self._known[0] if self._known else self._given
+        known = self.known[0] if self.known else self._given
         return None if known is None else known.provenance
-
-    def _next_level(
-        self, frontier: Distribution[int], nodes: list[tuple[Node, tuple[int, ...]]]
-    ) -> Distribution[int]:
-        """Every execution with each of the symbols that it could choose next."""
-
-        def child(number: int, choice: int) -> int:
-            node, script = nodes[number]
-            nodes.append((node.child(choice), (*script, choice)))
-            return len(nodes) - 1
-
-        def chosen(number: int, symbol: Any) -> int:
-            return child(number, self.table.number(symbol))
-
-        def drawn(number: int) -> Any:
-            chance = nodes[number][0].chance
-            assert isinstance(chance, Weighted)
-            return Weighted(
-                tuple(child(number, place) for place in range(len(chance.outcomes))),
-                chance.weights,
-            )
-
-        ended = [n for n in frontier.symbols if nodes[n][0].result is not None]
-        draws = [n for n in frontier.symbols if nodes[n][0].chance is not None]
-        parts = [filter(frontier, lambda n: n in ended, cache=False)] if ended else []
-        if draws:
-            some = filter(frontier, lambda n: n in draws, cache=False)
-            parts.append(apply(some, drawn, cache=False))
-        asked = {nodes[n][0].asked for n in frontier.symbols} - {None}
-        for number in sorted(asked):  # type: ignore[type-var]
-            assert number is not None
-            some = filter(frontier, lambda n, a=number: nodes[n][0].asked == a, cache=False)
-            own = distribution_of(self.asked(number).tagged)
-            parts.append(apply(some, own, chosen, cache=False))
-        return parts[0] if len(parts) == 1 else union(*parts)
 
 
 def _held(value: Any) -> Iterator[Tagged]:

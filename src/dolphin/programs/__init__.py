@@ -1,0 +1,1 @@
+"""Programs made of operations: with choices, for one sample, with branches, recursive."""
