@@ -9,7 +9,7 @@ logging and checkpoints are Lightning's.
 import argparse
 import operator
 
-import pytorch_lightning as lightning  # pyright: ignore[reportMissingImports]
+import pytorch_lightning as lightning
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
