@@ -190,6 +190,30 @@ def test_numbers_too_small_to_be_multiplied_plainly(loops: list[bool]) -> None:
     torch.testing.assert_close(runs[2], runs[0])
 
 
+DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3), (0, 3), (3, 4)]
+
+
+@pytest.mark.parametrize("nothing", [0.0, 1e-9])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_beside_a_sum_above_one_keeps_its_gradient(
+    program: Step, nothing: float, loops: list[bool]
+) -> None:
+    """min(1, x + min(1, 2)): at x = 0 the outer sum is 1 and doesn't pass it."""
+    probs = torch.tensor([[1.0] * 4 + [nothing, 1.0]]).double().requires_grad_()
+    found = []
+    for _ in range(3):
+        edges = dl.Distribution(probs, DIAMOND, exclusive=False, provenance="damp")
+        reached = program(edges).prob_of([(0, 3)])
+        for graph in (False, True) if nothing else (False,):
+            (grad,) = torch.autograd.grad(reached, probs, retain_graph=True, create_graph=graph)
+            found.append(grad.detach())
+    assert loops == [True]
+    for each in found:
+        torch.testing.assert_close(each, found[0])
+    if program is _closure:  # the others add what there was before, which is 1 by then
+        assert found[0].tolist() == [[0.0] * 4 + [pytest.approx(1.0), 0.0]]
+
+
 def test_another_derivative_of_a_loop(loops: list[bool]) -> None:
     logits = _logits(3) - 2.0
 

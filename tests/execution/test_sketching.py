@@ -154,6 +154,29 @@ def test_one_row_and_single_precision(
     assert all(loops)
 
 
+@pytest.mark.parametrize("program", PROGRAMS[:3])
+def test_nothing_beside_a_sum_above_one_keeps_its_gradient(
+    program: Program, loops: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """min(1, x + min(1, 2)): at x = 0 the outer sum is 1 and doesn't pass it."""
+
+    def gradient(graph: bool) -> list[float]:
+        probs = torch.tensor([1.0, 1.0, 1.0, 1.0, 1e-9], dtype=torch.float64, requires_grad=True)
+        rows = [([(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)], probs), ([(0, 3)], probs[:1])]
+        edges = dl.Distribution.from_rows(rows, exclusive=False, provenance="damp")
+        reached = program(edges).prob_of([(0, 3), (0, 3)])[0]
+        return torch.autograd.grad(reached, probs, create_graph=graph)[0].tolist()
+
+    gradient(False)  # by now the functions are known
+    found = gradient(False), gradient(True)
+    assert loops[1:] == [True] * 2
+    with monkeypatch.context() as patched:
+        patched.setattr(RowLoop, "run", lambda *_: None)
+        plain = gradient(False)
+    assert [pytest.approx(plain)] * 2 == [*found]
+    assert plain[4] == pytest.approx(0.0 if program is _both else 1.0)
+
+
 def test_proofs_that_contain_others(loops: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ways around a ring contain shorter ones: with many places, those must not be kept."""
     ring = [(a, (a + 1) % 4) for a in range(4)] + [(b, a) for a, b in RING[:2]] + [(2, 2), (3, 3)]

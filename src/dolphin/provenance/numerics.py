@@ -237,6 +237,24 @@ def plain_share(grad: Tensor, sums: Tensor, *, clip: bool) -> Tensor:
     return (grad / sums).masked_fill_(sums > 1.0 + CARRIED, 0.0)
 
 
+def shares_above_one(share: Tensor, sums: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of own and of grown in min(1, own + min(1, grown)), from that of the value.
+
+    `sums` is own + grown. What is grown and passes 1 alone has no gradient, but what is added to it
+    has one if it is 0: there the outer sum is 1 and doesn't pass it.
+    """
+    beyond = sums > 1.0 + CARRIED
+    if not beyond.any():
+        return share, share
+    return share.masked_fill(beyond & (own > CARRIED), 0.0), share.masked_fill(beyond, 0.0)
+
+
+def clip_plain(sums: Tensor, *, clip: bool) -> Tensor:
+    """min(1, sums), with the gradient of the sums as far as it isn't clipped."""
+    clipped = sums - (sums - 1.0).clamp(min=0.0).detach()
+    return torch.where(sums > 1.0 + CARRIED, clipped.detach(), clipped) if clip else clipped
+
+
 def at_once(things: int, numbers_each: int, most: int | None = None) -> int:
     """How many of `things`, of this many numbers each, are processed at once.
 

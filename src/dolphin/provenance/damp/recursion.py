@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dolphin.execution.recurrences import Recurrence
 from dolphin.provenance.damp.chains import spread_rows
@@ -20,8 +21,9 @@ from dolphin.provenance.differentiation import Formula, followed, reading_is_fre
 from dolphin.provenance.numerics import (
     CARRIED,
     chunk_elements,
+    clip_plain,
     floor,
-    plain_share,
+    shares_above_one,
 )
 
 
@@ -66,6 +68,14 @@ def _run(
     return None if least.item() < floor(start.dtype) else ([start, constant, other], every)
 
 
+def _nested(form: Recurrence, constant: Tensor) -> bool:
+    """Whether it can matter that what is grown is clipped before anything is added to it."""
+    if form.keeps:
+        return True
+    given = torch.from_numpy(form.constants > 0).to(constant.device)
+    return bool((constant[given] <= CARRIED).any())
+
+
 class _Rounds(Formula):
     """The logarithm of the last sums, which were computed before, as were the others."""
 
@@ -87,24 +97,31 @@ class _Rounds(Formula):
         factors = other.index_select(0, which).view(leading.depth, n, rows)
         of_factors, of_constant = torch.zeros_like(factors), torch.zeros_like(constant)
         padded = grad.new_zeros(n + 1, rows)  # the last line stands for what isn't there
-        share = plain_share(grad, every[-1], clip=ctx.clip)
+        share = grad / every[-1].clamp(max=1.0)
+        nested = ctx.clip and _nested(form, constant)
         for turn in range(len(every), 0, -1):
-            if not share.any():  # where sums pass 1 there is nothing to pass on
-                share = torch.zeros_like(start)
-                break
             before, size = form.size(turn - 1), form.size(turn)
             state = every[turn - 2].clamp(max=1.0) if turn > 1 else start
-            of_constant[:size] += share
-            padded[:size] = share
+            of_own = of_grown = share
+            if nested:
+                own = constant[:size]
+                if form.keeps:
+                    own = own + functional.pad(state, (0, 0, 0, size - before))
+                of_own, of_grown = shares_above_one(share, every[turn - 1], own)
+            elif ctx.clip:
+                share.masked_fill_(every[turn - 1] > 1.0 + CARRIED, 0.0)
+            if not of_own.any():  # where sums pass 1 there is nothing to pass on
+                share = torch.zeros_like(start)
+                break
+            of_constant[:size] += of_own
+            padded[:size] = of_grown
             # What leads from a symbol to others: their gradients are its own, and the factors'.
             places = leading.first(before, device)[0]
             shares = padded.index_select(0, places).view(leading.depth, before, rows)
             of_factors[:, :before].addcmul_(shares, state)
             new = shares.mul_(factors[:, :before]).sum(0)
             if form.keeps:
-                new.add_(share[:before])
-            if turn > 1 and ctx.clip:
-                new.masked_fill_(every[turn - 2] > 1.0 + CARRIED, 0.0)
+                new.add_(of_own[:before])
             share = new
         of_other = torch.zeros_like(other).index_add_(0, which, of_factors.view(-1, rows))
         return share.mul_(start), of_constant.mul_(constant), of_other.mul_(other)
@@ -127,10 +144,7 @@ class _Rounds(Formula):
             places, which = form.into.first(size, device)
             padded = torch.cat([state, state.new_zeros(form.n + 1 - before, rows)])
             products = padded.index_select(0, places) * other.index_select(0, which)
-            sums = products.view(form.into.depth, size, rows).sum(0) + constant[:size]
-            if form.keeps:
-                sums = sums + padded[:size]
-            clipped = sums - (sums - 1.0).clamp(min=0.0).detach()
-            beyond = sums > 1.0 + CARRIED
-            state = torch.where(beyond, clipped.detach(), clipped) if clip else clipped
+            grown = clip_plain(products.view(form.into.depth, size, rows).sum(0), clip=clip)
+            own = constant[:size] + padded[:size] if form.keeps else constant[:size]
+            state = clip_plain(own + grown, clip=clip)
         return state.log()

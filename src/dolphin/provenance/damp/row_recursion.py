@@ -18,7 +18,8 @@ from dolphin.provenance.numerics import (
     CARRIED,
     ZERO,
     chunk_elements,
-    plain_share,
+    clip_plain,
+    shares_above_one,
     underflows,
 )
 from dolphin.symbolic.growth import Growth
@@ -67,15 +68,21 @@ def _run(rounds: Rounds, first: Tensor, factors: Tensor) -> list[Tensor]:
     state, every = first, []
     for turn in range(1, rounds.rounds + 1):
         sources, group_of, count = rounds.lists(turn)
-        sums = first.new_zeros(rounds.sizes[turn])
-        if rounds.starts:
-            sums[: len(first)] = first
-        if rounds.keeps:
-            sums[: len(state)] += state
+        sums = _own(rounds, turn, first, state)
         products = state.index_select(0, sources).mul_(factors[:count])
         every.append(sums.scatter_add_(0, group_of, products))
         state = sums.clamp(max=1.0)
     return every
+
+
+def _own(rounds: Rounds, turn: int, first: Tensor, state: Tensor) -> Tensor:
+    """What symbols have before anything is grown in a round: the start, and themselves."""
+    own = first.new_zeros(rounds.sizes[turn])
+    if rounds.starts:
+        own[: len(first)] = first
+    if rounds.keeps:
+        own[: len(state)] += state
+    return own
 
 
 class _RowRounds(Formula):
@@ -95,20 +102,21 @@ class _RowRounds(Formula):
         first, factors, *every = saved
         rounds: Rounds = ctx.rounds
         share = grad.view(-1).double().index_select(0, rounds.places)
-        share = plain_share(share, every[-1], clip=ctx.clip)
+        share /= every[-1].clamp(max=1.0)
         of_first, of_factors = torch.zeros_like(first), torch.zeros_like(factors)
         for turn in range(rounds.rounds, 0, -1):
             sources, group_of, count = rounds.lists(turn)
-            before = every[turn - 2] if turn > 1 else first
+            before = every[turn - 2].clamp(max=1.0) if turn > 1 else first
+            of_own, of_grown = share, share
+            if ctx.clip:
+                own = _own(rounds, turn, first, before)
+                of_own, of_grown = shares_above_one(share, every[turn - 1], own)
             if rounds.starts:
-                of_first += share[: len(first)]
-            shares = share.index_select(0, group_of)
-            of_factors[:count].addcmul_(shares, before.clamp(max=1.0).index_select(0, sources))
-            new = share[: len(before)].clone() if rounds.keeps else torch.zeros_like(before)
-            new.scatter_add_(0, sources, shares.mul_(factors[:count]))
-            if turn > 1 and ctx.clip:
-                new.masked_fill_(before > 1.0 + CARRIED, 0.0)
-            share = new
+                of_first += of_own[: len(first)]
+            shares = of_grown.index_select(0, group_of)
+            of_factors[:count].addcmul_(shares, before.index_select(0, sources))
+            share = of_own[: len(before)].clone() if rounds.keeps else torch.zeros_like(before)
+            share.scatter_add_(0, sources, shares.mul_(factors[:count]))
         of_first.add_(share).mul_(first)
         of_factors.mul_(factors)
         return [
@@ -133,14 +141,12 @@ class _RowRounds(Formula):
         state = first
         for turn in range(1, rounds.rounds + 1):
             sources, group_of, count = rounds.lists(turn)
-            sums = first.new_zeros(rounds.sizes[turn])
+            own = grown = first.new_zeros(rounds.sizes[turn])
             for kept in (first,) * rounds.starts + (state,) * rounds.keeps:
-                sums = sums + torch.cat([kept, kept.new_zeros(len(sums) - len(kept))])
+                own = own + torch.cat([kept, kept.new_zeros(len(own) - len(kept))])
             products = state.index_select(0, sources) * factors[:count]
-            sums = sums.scatter_add(0, group_of, products)
-            clipped = sums - (sums - 1.0).clamp(min=0.0).detach()
-            beyond = sums > 1.0 + CARRIED
-            state = torch.where(beyond, clipped.detach(), clipped) if clip else clipped
+            grown = clip_plain(grown.scatter_add(0, group_of, products), clip=clip)
+            state = clip_plain(own + grown, clip=clip)
         return _placed(state.log(), rounds, start)
 
 
