@@ -174,7 +174,7 @@ def test_nothing_beside_a_sum_above_one_keeps_its_gradient(
         patched.setattr(RowLoop, "run", lambda *_: None)
         plain = gradient(False)
     assert [pytest.approx(plain)] * 2 == [*found]
-    assert plain[4] == pytest.approx(0.0 if program is _both else 1.0)
+    assert plain[4] == pytest.approx(2.0 if program is _both else 1.0)
 
 
 def test_proofs_that_contain_others(loops: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,18 @@ def test_stable_product_never_loses_its_gradient(values):
     assert all(g > 0 for g in gradient(StableProduct(epsilon=1e-2), values))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_stable_product_keeps_small_sums(dtype):
+    """A difference to 1 would round them away, and `sample` choose another symbol."""
+    x = torch.tensor([[1e-10, 3e-10], [2e-10, 0.7]], dtype=dtype, requires_grad=True)
+    stable = dl.get_provenance("stable-product", epsilon=0.0)
+    d = dl.Distribution(x, [0, 1], exclusive=False, provenance=stable)
+    either = d.map(lambda s: "either").prob_of(["either"] * 2)
+    torch.testing.assert_close(either, torch.tensor([4e-10, 0.7], dtype=dtype), atol=0, rtol=1e-6)
+    (grad,) = torch.autograd.grad(either.sum(), x)
+    torch.testing.assert_close(grad, torch.tensor([[1.0, 1.0], [0.3, 1.0]], dtype=dtype))
+
+
 def test_stable_product_doesnt_see_padding():
     """Groups of one and of three symbols: the lone one is left as it is."""
     d = dl.Distribution([0.1, 0.2, 0.3, 0.4], range(4), provenance=StableProduct(epsilon=0.1))

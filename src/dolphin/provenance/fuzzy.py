@@ -393,4 +393,8 @@ class StableProduct(TruthValues):
     def add(self, tags: Tensor, dim: int) -> Tensor:
         several = (tags != 0.0).sum(dim, keepdim=True) > 1
         keep = torch.where(several, 1.0 - self.epsilon, 1.0).to(tags.dtype)
-        return 1.0 - (1.0 - keep * tags).prod(dim)
+        kept = keep * tags
+        # A difference to 1 would round small results away; next to 1 a logarithm has no gradient.
+        small = kept.amax(dim) < 0.5
+        logs = torch.log1p(-torch.where(small.unsqueeze(dim), kept, 0.0))
+        return torch.where(small, -torch.expm1(logs.sum(dim)), 1.0 - (1.0 - kept).prod(dim))
