@@ -348,6 +348,32 @@ def test_a_row_of_zeros_is_not_normalized(name, dtype):
     )
 
 
+NUMBERS = ["damp", "viterbi", "noisy-or", "min-max", "hamacher", "schweizer-sklar", "frank"]
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["exact", "dtkp-am", "dtkp-wmc", "boolean", "counting", *NUMBERS])
+def test_a_row_of_products_with_zero_is_not_normalized(name, dtype, per_row):
+    """In logarithms such products differ, but nothing is possible in the first row."""
+    x = torch.tensor([[0.0, 0.0], [0.25, 0.5]], dtype=dtype, requires_grad=True)
+    y = torch.tensor([[0.25, 0.5], [0.25, 0.5]], dtype=dtype, requires_grad=True)
+    with dl.using(name):
+        a, b = dl.Distribution(x, [0, 1]), dl.Distribution(y, [0, 10])
+        if per_row:
+            a, b = (dl.Distribution.stack(d.rows()) for d in (a, b))
+        result = a + b
+        given = None if name in ("boolean", "counting") else dl.condition(a, result == 11)
+    shares = result.normalized()
+    assert shares.probs()[0].tolist() == [0.0] * 4
+    assert shares.expected()[0] == shares.entropy()[0] == 0.0
+    if given is not None:
+        assert shares.probs()[1].sum().item() == pytest.approx(1.0)
+        assert given.probs()[0].tolist() == [0.0, 0.0]
+        read = shares.probs().sum() + given.probs().sum() + shares.entropy().sum()
+        assert all(grad.isfinite().all() for grad in torch.autograd.grad(read, (x, y)))
+
+
 @pytest.mark.parametrize("name", ["exact", "dtkp-wmc"])
 @pytest.mark.parametrize(("missing", "dtype"), [(1e-11, torch.float64), (1e-4, torch.float32)])
 def test_gradients_given_a_rare_event(name, missing, dtype):

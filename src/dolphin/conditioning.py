@@ -53,9 +53,9 @@ def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distr
 def normalized(distribution: Distribution[S]) -> Distribution[S]:
     """Probabilities divided by their sum, row by row: one of the symbols holds.
 
-    Probabilities that underflow are normalised in log space; a row in which no symbol is possible,
-    or all probabilities are 0, stays as it is. The result is a new exclusive input, and
-    differentiable.
+    A row in which no symbol is possible stays as it is: all probabilities are 0, or too small to be
+    told from 0 (1e-287 in double, 1e-27 in single precision). Log-probabilities that a distribution
+    was made from may be smaller. The result is a new exclusive input, and differentiable.
 
     >>> import dolphin as dl
     >>> dl.normalized(dl.Distribution([0.2, 0.3], "ab")).row(0)

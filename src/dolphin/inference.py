@@ -73,10 +73,9 @@ def normalised(d: Tagged) -> Tagged:
     logs, probs = (d.in_rows(read(tags)) for read in (d.provenance.log_probs, d.provenance.probs))
     if d.constant:
         logs, probs = logs.double(), probs.double()
-    # A probability of exactly 0 has the logarithm of the smallest one that is told apart.
-    zero = safe_log(logs.new_zeros(()))
-    some = ((logs > IMPOSSIBLE) & (logs != zero)).any(1, keepdim=True)
-    whole = torch.where(some, logs.logsumexp(1, keepdim=True), 0.0)
+    whole = logs.logsumexp(1, keepdim=True)
+    some = _some_possible(d, logs, whole)
+    whole = torch.where(some, whole, 0.0)
     logs = torch.where(logs > IMPOSSIBLE, logs - whole, ZERO)
     # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
     plain = some & (whole > flush(whole.dtype))
@@ -87,6 +86,18 @@ def normalised(d: Tagged) -> Tagged:
     probs = torch.where(plain, shares, prob_of_log(logs))
     logs = torch.where(plain, safe_log(shares), logs)
     return _as_input(d, probs, logs, exclusive=True, constant=d.constant)
+
+
+def _some_possible(d: Tagged, logs: Tensor, whole: Tensor) -> Tensor:
+    """In which rows some symbol is possible, (B, 1).
+
+    A fact of exactly 0 has the logarithm of the smallest number that is told apart from it. Below
+    that a product may be one of tiny factors or have a factor of 0: nobody can tell.
+    """
+    if d.groups is None:
+        return whole > flush(whole.dtype)
+    zero = safe_log(logs.new_zeros(()))
+    return ((logs > IMPOSSIBLE) & (logs != zero)).any(1, keepdim=True)
 
 
 @profiled("expected", tags=True)
@@ -228,9 +239,11 @@ def _shares(
         raise _not_recorded(operation, "the result")
     alone = [d.batch == 1 < made.batch for d in given]
     create = torch.is_grad_enabled()
+    # Rows that can't be have no shares; at 0 a logarithm would have no second derivatives.
+    reached = torch.where(logs > flush(logs.dtype), logs, 0.0)
     with graph_of(operation):
         every = torch.autograd.grad(
-            logs.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
+            reached.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
         )
     shares = []
     for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
@@ -239,7 +252,7 @@ def _shares(
         elif alone[number]:  # an input of one row: what each row of the result says about it
             rows = [
                 torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
-                for one in logs
+                for one in reached
             ]
             shares.append(torch.stack([_share(d, variable, g).view(-1) for g in rows]))
         else:

@@ -202,7 +202,7 @@ class Questions:
         for row in d.each:
             probs = [self.semiring.probability(tag) for _, tag in row]
             whole = total(probs)
-            if any(0.0 < p.real < 1e-25 for p in probs) or (probs and whole.real < 1e-9):
+            if any(0.0 < p.real < 1e-25 for p in probs) or 0.0 < whole.real < 1e-9:
                 raise UnsettledError("too small to be divided by")
             if whole.real > 0.0:
                 probs = [p / whole for p in probs]
