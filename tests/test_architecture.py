@@ -27,7 +27,7 @@ LAYERS = [
     ["dolphin.inputs", "dolphin.inputs.*"],
     ["dolphin.reading", "dolphin.display.showing", "dolphin.display.proofs"],
     ["dolphin.calls", "dolphin.answering", "dolphin.inference"],
-    ["dolphin.operators"],
+    ["dolphin.methods", "dolphin.operators"],
     ["dolphin.distribution"],
     ["dolphin.operations"],
     ["dolphin.*"],

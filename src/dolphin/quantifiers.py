@@ -124,9 +124,13 @@ def count(
 
 # fmt: off
 @overload
-def total(distribution: Distribution[S], value: Callable[[S], V] | None = None, *, by: None = None, cache: bool = True) -> Distribution[V]: ...  # noqa: E501
+def total(distribution: Distribution[S], value: None = None, *, by: None = None, cache: bool = True) -> Distribution[S]: ...  # noqa: E501
 @overload
-def total(distribution: Distribution[S], value: Callable[[S], V] | None = None, *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, V]]: ...  # noqa: E501
+def total(distribution: Distribution[S], value: None = None, *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S]]: ...  # noqa: E501
+@overload
+def total(distribution: Distribution[S], value: Callable[[S], V], *, by: None = None, cache: bool = True) -> Distribution[V]: ...  # noqa: E501
+@overload
+def total(distribution: Distribution[S], value: Callable[[S], V], *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, V]]: ...  # noqa: E501
 # fmt: on
 @eager
 def total(

@@ -125,3 +125,23 @@ dl.filter(digits.map(str), lambda x: x + 1 > 2)  # wrong
 named: Distribution[str] = dl.apply(digits, digits, add)  # wrong
 likeliest: list[str] = digits.argmax()  # wrong
 dl.network(torch.nn.Linear(2, 2), [0, 1])(probs).map(str.upper)  # wrong
+digits & Distribution(probs, "ab")  # wrong
+reversed_: Distribution[str] = digits + digits  # wrong
+both: Distribution[str] = (digits == 1) & (digits == 0)  # wrong
+neither: Distribution[str] = ~(digits == 1)  # wrong
+digits.exists().map(str.upper)  # wrong
+digits.count(is_even=True)  # wrong
+digits.maximum(by="key")  # wrong
+(digits == 1).map(str.upper)  # wrong
+dl.get_tags(probs)  # wrong
+dl.register_provenance("mine")  # wrong
+dl.cache_clear("all")  # wrong
+dl.draw(3)  # wrong
+dl.satisfaction(probs, "some", q=3)  # wrong
+dl.most_likely(digits, digits, [1])  # wrong
+digits.entropy(1)  # wrong
+digits.expected("value")  # wrong
+digits.detach(True)  # wrong
+digits.rows(0)  # wrong
+digits.symbols()  # wrong
+digits.batch  # wrong

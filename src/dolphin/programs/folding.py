@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from dolphin.calls import Function, operands, usage
 from dolphin.distribution import Distribution, distribution_of
@@ -19,8 +19,15 @@ from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.surroundings import surroundings
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
+# fmt: off
+@overload
+def reduce(function: Callable[[S, S], S], distributions: Iterable[Distribution[S]], *, cache: bool = True) -> Distribution[S]: ...  # noqa: E501
+@overload
+def reduce(function: Callable[[Any, Any], R], distributions: Iterable[Distribution[Any]], *, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+# fmt: on
 @eager
 def reduce(
     function: Callable[[Any, Any], R],
