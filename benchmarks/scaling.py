@@ -117,7 +117,8 @@ def draw(path: Path) -> None:
         json.loads((RESULTS / name).read_text(encoding="utf-8"))
         for name in ("scaling.json", "scaling_sizes.json")
     )
-    figure, panels = plt.subplots(1, 4, figsize=(13, 3.4), sharey=True, layout="constrained")
+    figure, grid = plt.subplots(2, 2, figsize=(8, 6), sharey=True, layout="constrained")
+    panels = grid.flatten()
     lines: dict[str, list[tuple[int, float]]] = {}
     for line in by_rows:
         name = line["name"] + ("" if line["k"] is None else f", k = {line['k']}")
@@ -125,7 +126,7 @@ def draw(path: Path) -> None:
     for name, points in lines.items():
         panels[0].plot(*_milliseconds(points), "o-", ms=3, label=name)
     panels[0].set_xlabel("rows")
-    panels[0].legend(fontsize=7)
+    panels[0].legend(fontsize=8)
     for panel, (kind, label) in zip(panels[1:], AXES.items(), strict=True):
         own = [line for line in by_size if line["name"].startswith(kind)]
         panel.plot(*_milliseconds([(line["size"], line["step_s"]) for line in own]), "o-", ms=3)
@@ -138,7 +139,8 @@ def draw(path: Path) -> None:
         sizes = [line["size"] for line in by_size if line["name"].startswith(kind)]
         panel.set_xticks(sizes, [str(size) for size in sizes])
         panel.xaxis.set_minor_locator(NullLocator())
-    panels[0].set_ylabel("ms for a step")
+    for panel in grid[:, 0]:
+        panel.set_ylabel("ms for a step")
     figure.savefig(path, dpi=110)
 
 

@@ -67,8 +67,10 @@ for r, row in enumerate(GRID):
 if args.picture:
     from matplotlib.figure import Figure
 
-    axis = (figure := Figure((4, 3))).subplots(subplot_kw={"xticks": [], "yticks": []})
-    axis.imshow([["#H.SG".index(cell) for cell in row] for row in GRID], cmap="RdYlGn")
+    axis = (figure := Figure((4, 3), layout="constrained")).subplots()
+    colours = {"#": (0.3, 0.3, 0.3), "H": (1, 0.6, 0.4), "G": (0.5, 0.9, 0.5), "S": (0.7, 0.85, 1)}
+    axis.imshow([[colours.get(cell, (1, 1, 1)) for cell in row] for row in GRID])
+    axis.set(xticks=[], yticks=[], title="blue: start; black: wall")
     for (r, c), kind in AT.items():
         sign = {"^": "↑", ">": "→", "v": "↓", "<": "←", "H": "hole", "G": "goal"}
         axis.text(c, r, sign[best.get((r, c), kind)], size=15, ha="center", va="center")

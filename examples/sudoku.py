@@ -75,4 +75,5 @@ marks = [answer == label for answer, label in zip(answers, batch.valid, strict=T
 found = (solved == batch.digits).all(1)[::2]  # of the valid ones: every second board
 print(f"{sum(marks) / 2:.1f}% of boards classified right, {found.sum()}% of valid ones read right")
 notes = ["valid" if answer else "invalid; repair in red" for answer in answers]
+notes = [note if mark else f"{note} (wrong)" for note, mark in zip(notes, marks, strict=True)]
 drawing.draw_boards(batch, solved, batch.digits, notes, marks, args.picture)

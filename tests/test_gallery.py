@@ -35,3 +35,11 @@ def test_the_overview_leads_to_all_of_them():
     )
     assert [name for name, _ in cards] == [example.name for example in LISTED]
     assert all(name == picture for name, picture in cards)
+
+
+def test_units_stay_with_their_numbers():
+    changed = load_hook("typography").on_page_content
+    code = "<code>5 % 3</code><pre>7 % 2\n8 % 3</pre>"
+    assert changed(f"<td>95.3 %</td>{code}4 ms or 5 things") == (
+        f"<td>95.3\u00a0%</td>{code}4\u00a0ms or 5 things"
+    )

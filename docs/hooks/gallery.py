@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import html
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from mkdocs.structure.files import File, Files
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PICTURES = Path(__file__).parents[1] / "images" / "gallery"
+_COMMANDS = re.compile(r"(?:^    .+\n?)+", re.MULTILINE)
 _ENTRY = re.compile(r"- \[(?P<title>[^]]+)\]\((?P<name>\w+)\.py\): (?P<line>.+)")
 
 
@@ -45,9 +47,14 @@ class Example:
 
     @property
     def about(self) -> str:
-        """The docstring of the file, without its first line."""
+        """The docstring of the file, without its first line, commands as blocks of code."""
         docstring = ast.get_docstring(ast.parse(self.source)) or ""
-        return docstring.partition("\n")[2].strip()
+        return _COMMANDS.sub(fenced, docstring.partition("\n")[2].strip())
+
+
+def fenced(commands: re.Match[str]) -> str:
+    """Indented commands as a block with colours and a copy button."""
+    return f"```sh\n{textwrap.dedent(commands[0]).strip()}\n```\n"
 
 
 def listed() -> Iterator[Example]:

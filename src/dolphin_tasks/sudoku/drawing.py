@@ -65,8 +65,9 @@ def _draw_cell(
         extent = (column + 0.06, column + 0.94, row + 0.94, row + 0.06)
         axes.imshow(image.numpy(), cmap="gray_r", vmin=0, vmax=1, extent=extent)
         axes.text(
-            column + 0.97, row + 0.95, str(read), fontsize=7, ha="right", va="bottom",
-            color=INK if read == true else WRONG, fontweight="bold" if read != true else None,
+            column + 0.97, row + 0.95, str(read), ha="right", va="bottom",
+            color=INK if read == true else WRONG, fontsize=7 if read == true else 10,
+            fontweight="bold" if read != true else None,
         )  # fmt: skip
     elif read:
         axes.text(

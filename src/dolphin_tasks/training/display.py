@@ -33,6 +33,8 @@ class State:
         >>> state = State(1, 9, 3, 80, 0.5, 0.9, 1200.0, 0.04)
         >>> state.text()
         'epoch 1/9  loss 0.5  right 90.0%  1,200 samples/s  symbolic 4.0%'
+        >>> State(1, 9, 3, 80, 0.5, 0.9, 0.5, 0.04).text(50)
+        'epoch 1/9  loss 0.5  right 90.0%  0.5 samples/s'
         >>> state.text(40)
         'epoch 1/9  loss 0.5  right 90.0%'
         """
@@ -40,7 +42,7 @@ class State:
             f"epoch {self.epoch}/{self.epochs}",
             f"loss {self.loss:.4g}",
             f"right {self.accuracy:.1%}",
-            f"{self.speed:,.0f} samples/s",
+            f"{self.speed:,.{0 if self.speed >= 10 else 1}f} samples/s",
             f"symbolic {self.symbolic_share:.1%}",
         ]
         while width is not None and len(parts) > 1 and len("  ".join(parts)) > width:
