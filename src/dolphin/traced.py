@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
 from dolphin.execution.tagged import Tagged, agreed, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
-from dolphin.inputs.checks import Exclusive, Kind, read_groups
+from dolphin.inputs.checks import Exclusive, Kind, check_distinct, read_groups, read_symbols
 from dolphin.inputs.shared import facts_of
 from dolphin.provenance.contract import Evaluator, Provenance
 from dolphin.provenance.facts import Facts, Groups
@@ -21,7 +22,6 @@ from dolphin.provenance.numerics import IMPOSSIBLE
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.provenance.topk.encoding import code_of
 from dolphin.reading import LOG_OF_ZERO
-from dolphin.symbolic.symbols import Symbols
 
 
 class Traced(nn.Module):
@@ -171,8 +171,11 @@ def trace(
         raise InputError(f"trace: the program must be a function, got {shorten(program)}.")
     if not symbols:
         raise InputError("trace: got no inputs. Write trace(program, symbols1, symbols2, ...).")
+    _check_arguments(program, len(symbols))
     algebra = resolve("trace", provenance)
-    members = [Symbols.of(each) for each in symbols]
+    members = [read_symbols("trace", each) for each in symbols]
+    for domain in members:
+        check_distinct("trace", domain)
     inputs = [
         (domain.members, read_groups("trace", own, len(domain)), own is True)
         for domain, own in zip(members, _each_exclusive(exclusive, len(members)), strict=True)
@@ -210,6 +213,23 @@ def trace(
         rows=d.batch,
         evaluate=evaluate,
     )
+
+
+def _check_arguments(program: Callable[..., Any], count: int) -> None:
+    """Refuse a program that can't be called with this many distributions."""
+    try:
+        signature = inspect.signature(program)
+    except (TypeError, ValueError):  # the call will tell
+        return
+    try:
+        signature.bind(*([None] * count))
+    except TypeError as error:
+        name = getattr(program, "__qualname__", type(program).__name__)
+        raise InputError(
+            f"trace: the program {name}{signature} can't be called with {count} "
+            f"distribution{'s' * (count != 1)} ({error}). Give one list of symbols for each of its "
+            "arguments: trace(program, symbols1, symbols2, ...)."
+        ) from None
 
 
 def _each_exclusive(exclusive: Any, inputs: int) -> list[Exclusive]:

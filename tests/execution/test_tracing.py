@@ -226,3 +226,18 @@ def test_a_trace_under_exact_compiles_as_a_whole():
     torch._dynamo.reset()
     compiled = torch.compile(traced, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(*probs), traced(*probs))
+
+
+@pytest.mark.parametrize(
+    ("program", "symbols", "message"),
+    [
+        (times_mod_seven, ([0, 1],), r"trace: the program times_mod_seven\(x, y\) can't be called"),
+        (equal_to_itself, ([0, 1], [0, 1]), "with 2 distributions.*one list of symbols for each"),
+        (equal_to_itself, (3,), "trace: symbols must be a list"),
+        (equal_to_itself, ([0, 1, 0],), "trace: duplicate symbol 0 at columns 0 and 2"),
+        (equal_to_itself, ([[0]],), "trace: unhashable symbol"),
+    ],
+)
+def test_symbols_that_do_not_fit(program, symbols, message):
+    with pytest.raises(dl.DolphinError, match=message):
+        dl.trace(program, *symbols)

@@ -101,6 +101,18 @@ def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any,
         ) from None
 
 
+def check_distinct(operation: str, members: Symbols) -> None:
+    """Refuse columns that have the same symbol."""
+    duplicate = members.first_duplicate()
+    if duplicate is not None:
+        first, second = duplicate
+        raise InputError(
+            f"{operation}: duplicate symbol {shorten(members[second])} at columns {first} and "
+            f"{second} (equal to {shorten(members[first])}). Symbols must be distinct; add the "
+            "columns up first, or give them different symbols."
+        )
+
+
 def read_groups(operation: str, exclusive: Exclusive, columns: int) -> Groups:
     """Columns that exclude each other; every column is in exactly one group."""
     if exclusive is True:

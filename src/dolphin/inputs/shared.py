@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.errors import InputError, shorten
+from dolphin.errors import InputError
 from dolphin.inputs.checks import (
     ROUNDING,
     Exclusive,
     Kind,
     carried_back,
+    check_distinct,
     check_masks,
     check_values,
     logs_within_one,
@@ -161,14 +162,7 @@ def read_columns(
         )
     if shape[0] == 0:
         raise InputError(f"{operation}: {what} of shape {shape} has no rows.")
-    duplicate = members.first_duplicate()
-    if duplicate is not None:
-        first, second = duplicate
-        raise InputError(
-            f"{operation}: duplicate symbol {shorten(members[second])} at columns {first} and "
-            f"{second} (equal to {shorten(members[first])}). Symbols must be distinct; add the "
-            "columns up first, or give them different symbols."
-        )
+    check_distinct(operation, members)
     return members, read_groups(operation, exclusive, len(members))
 
 

@@ -49,7 +49,7 @@ class WrongAnswerError(Exception):
 class Outcome:
     """What became of a program that was compared without a mismatch."""
 
-    what: str  # compared, refused or unsettled
+    what: str  # compared, refused, unsettled or too large
     k: int | None
     notes: tuple[str, ...] = ()
 
@@ -127,6 +127,8 @@ def check(program: Program) -> Outcome:
                 Comparison(program, known, by_dolphin(program, k), k).compare(reads=())
         except WrongAnswerError:
             raise
+        except dl.SizeError:  # said clearly; the tally shows how many these are
+            return Outcome("too large", k)
         except Exception as error:
             kind = type(error).__name__
             raise WrongAnswerError(f"error {kind}", str(error)) from error
