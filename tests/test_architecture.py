@@ -17,7 +17,13 @@ SOURCES = Path(__file__).parent.parent / "src"
 # pattern that fits counts. `symbolic` knows nothing of tensors; the algebras know index lists but
 # not who uses them.
 LAYERS = [
-    ["dolphin.errors", "dolphin.settings", "dolphin.display", "dolphin.display.html"],
+    [
+        "dolphin.arguments",
+        "dolphin.errors",
+        "dolphin.settings",
+        "dolphin.display",
+        "dolphin.display.html",
+    ],
     ["dolphin.symbolic.*"],
     ["dolphin.execution.buckets", "dolphin.execution.indices"],
     ["dolphin.execution.eager", "dolphin.execution.profiling"],

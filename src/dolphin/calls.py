@@ -135,7 +135,7 @@ def _takes(function: Function, count: int) -> bool:
     return fewest <= count and fits and code.co_kwonlyargcount == 0
 
 
-def check_arity(operation: str, role: str, function: Function, count: int) -> None:
+def check_arity(operation: str, role: str, function: Function, count: int, given: str = "") -> None:
     """Refuse a function that can't take `count` arguments before any symbol is touched."""
     if getattr(function, "__code__", None) is None:
         return  # built-in functions and classes often have no signature: the call will tell
@@ -145,10 +145,10 @@ def check_arity(operation: str, role: str, function: Function, count: int) -> No
         inspect.signature(function).bind(*([None] * count))
     except TypeError as error:
         name = getattr(function, "__qualname__", "the function")
+        given = given or f"one symbol from each of {count} distribution{'s' * (count != 1)}"
         raise InputError(
             f"{operation}: the {role} {name}{inspect.signature(function)} does not take {count} "
-            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with one symbol from "
-            f"each of {count} distribution{'s' * (count != 1)}."
+            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with {given}."
         ) from None
     except ValueError:
         return

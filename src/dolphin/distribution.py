@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import count, flag, items
 from dolphin.calls import operands
 from dolphin.display import html
 from dolphin.display.proofs import Proof, Proofs, proofs_of
@@ -24,13 +25,13 @@ from dolphin.display.showing import (
     row_numbers,
     shown_rows,
 )
-from dolphin.errors import InputError, listing
+from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.batching import read_rows
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged
-from dolphin.inputs.checks import Exclusive, Numbers
+from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols
 from dolphin.inputs.entering import input_of, tags_of
 from dolphin.inputs.rows import read_rows as rows_of_input
 from dolphin.inputs.shared import read_each
@@ -186,7 +187,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution.certain_rows([3, 5]).argmax()
         [3, 5]
         """
-        members = symbols.tolist() if isinstance(symbols, (Tensor, np.ndarray)) else list(symbols)
+        members = listed_symbols("Distribution.certain_rows", symbols)
         if not members:
             raise InputError("Distribution.certain_rows: got no rows; give one symbol per row.")
         table = caches.current_table()
@@ -218,6 +219,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ([('a', 0.4), ('b', 0.6)], [('c', 1.0)])
         """
         algebra = resolve("Distribution.from_rows", provenance)
+        flag("Distribution.from_rows", "logits", logits)
+        flag("Distribution.from_rows", "log_probs", log_probs)
         if logits and log_probs:
             raise InputError(
                 "Distribution.from_rows: numbers are either logits or log_probs; choose one."
@@ -243,7 +246,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution.stack(parts).row(1)
         [('b', 0.1), ('c', 0.9)]
         """
-        return Distribution._of(stacked(operands("stack", list(distributions))))
+        each = items("stack", "distributions", distributions, "Write Distribution.stack([a, b]).")
+        return Distribution._of(stacked(operands("stack", each)))
 
     # -- properties --------------------------------------------------------------------------------
 
@@ -358,7 +362,13 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([0.3, 0.7], "ab").to("cpu").row(0)
         [('a', 0.3), ('b', 0.7)]
         """
-        return self._moved(lambda numbers: numbers.to(device))
+        try:
+            target = torch.device(device)
+        except (TypeError, RuntimeError) as error:
+            raise InputError(
+                f"to: device must be a torch.device or its name, got {shorten(device)}."
+            ) from error
+        return self._moved(lambda numbers: numbers.to(target))
 
     @eager
     def detach(self) -> Distribution[S_co]:
@@ -455,6 +465,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
         [[('b', 0.5), ('c', 0.3)]]
         """
+        k = count("top", "k", k, least=0)
         rows = read_rows("top", pairs, self._tagged, None)
         return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
 
@@ -483,6 +494,4 @@ distribution_of: Callable[[Tagged], Distribution[Any]] = Distribution._of
 
 
 def _batch_size(batch: int) -> int:
-    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
-        raise InputError(f"Distribution.certain: batch must be a positive integer, got {batch!r}.")
-    return batch
+    return count("Distribution.certain", "batch", batch)

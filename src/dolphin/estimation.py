@@ -22,9 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import option
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.indices import to_device
+from dolphin.execution.selecting import check_generator
 from dolphin.execution.tagged import check_rows, tagged_of
 from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
@@ -87,6 +89,7 @@ def estimate(
     [('small', 0.2), ('big', 0.8)]
     """
     _check(function, distributions, samples, method, outcome)
+    check_generator("estimate", generator)
     batch = check_rows("estimate", [d.batch_size for d in distributions])
     table = caches.current_table()
     inputs = [_Input.of(d, batch, table) for d in distributions]
@@ -282,14 +285,8 @@ def _check(
             f"estimate: expected distributions after the function, got {shorten(distributions)}. "
             "Write estimate(f, d1, ..., dK)."
         )
-    if method not in ("indecater", "reinforce", "ised"):
-        raise InputError(
-            f"estimate: method must be 'indecater', 'reinforce' or 'ised', got {method!r}."
-        )
-    if outcome not in ("auto", "number", "symbol"):
-        raise InputError(
-            f"estimate: outcome must be 'auto', 'number' or 'symbol', got {outcome!r}."
-        )
+    option("estimate", "method", method, ("indecater", "reinforce", "ised"))
+    option("estimate", "outcome", outcome, ("auto", "number", "symbol"))
     least = 2 if method == "reinforce" else 1
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < least:
         raise InputError(

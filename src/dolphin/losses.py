@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import option
 from dolphin.calls import operand
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
@@ -131,12 +132,11 @@ class _Rows:
         ignore: Any,
         reduction: Reduction,
     ) -> _Rows:
-        if reduction not in ("mean", "sum", "none"):
-            raise InputError(
-                f"{operation}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
-            )
+        option(operation, "reduction", reduction, ("mean", "sum", "none"))
         read = read_targets(operation, targets, d.batch)
         weights = _weights(operation, weight, read)
+        if isinstance(ignore, (Tensor, np.ndarray, Distribution)):
+            raise InputError(f"{operation}: ignore must be a symbol, got {shorten(ignore)}.")
         if ignore is not None:
             counts = torch.tensor([target != ignore for target in read], dtype=torch.float64)
             weights = counts if weights is None else weights * counts.to(weights.device)
@@ -165,8 +165,11 @@ def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> T
         return None
     if isinstance(weight, Mapping):
         return torch.tensor([float(weight.get(target, 1.0)) for target in targets])
-    numbers = torch.as_tensor(weight)
-    if numbers.shape != (len(targets),) or numbers.is_complex():
+    try:
+        numbers = torch.as_tensor(weight)
+    except (TypeError, ValueError, RuntimeError):
+        numbers = None
+    if numbers is None or numbers.shape != (len(targets),) or numbers.is_complex():
         raise InputError(
             f"{operation}: weight must be {len(targets)} numbers, one per row, or a dictionary "
             f"from targets to numbers, got {shorten(weight)}."

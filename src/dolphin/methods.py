@@ -20,7 +20,7 @@ from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Holder
 from dolphin.inference import entropy_of, expectation, normalised
-from dolphin.symbolic.symbols import Symbols
+from dolphin.inputs.checks import asked_symbols
 
 if TYPE_CHECKING:
     from dolphin.distribution import Distribution
@@ -101,7 +101,7 @@ class Methods(Holder, Generic[S_co]):
     @eager
     def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
         """`d.negate()`: see `dolphin.negate`."""
-        world = None if among is None else Symbols.of(among)
+        world = None if among is None else asked_symbols("negate", among)
         return self._of(negated(operand("negate", self), world))
 
     @eager

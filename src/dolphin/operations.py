@@ -14,8 +14,8 @@ from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import among
+from dolphin.inputs.checks import asked_symbols
 from dolphin.reading import read
-from dolphin.symbolic.symbols import Symbols
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -167,7 +167,7 @@ def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) ->
     >>> dl.negate(d, among="bc").row(0)
     [('b', 0.2), ('c', 1.0)]
     """
-    world = None if among is None else Symbols.of(among)
+    world = None if among is None else asked_symbols("negate", among)
     return distribution_of(negated(operand("negate", distribution), world))
 
 
@@ -240,5 +240,5 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
     """
     d = operand("get_tags", distribution)
     wanted = d.domain.members if symbols is None else symbols
-    chosen = among(d, Symbols.of(wanted))
+    chosen = among(d, asked_symbols("get_tags", wanted))
     return d.provenance.moved(chosen.tags_to_read(), lambda numbers: numbers.clone())

@@ -18,6 +18,7 @@ from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
+from dolphin.inputs.checks import asked_symbols
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.provenance.tensors import TensorProvenance
@@ -68,7 +69,7 @@ def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool
 def _columns_wanted(operation: str, symbols: Iterable[Any]) -> Symbols:
     if isinstance(symbols, (str, bytes, Tensor)):
         raise InputError(f"{operation}: symbols must be a list of symbols, got {shorten(symbols)}.")
-    return Symbols.of(symbols)
+    return asked_symbols(operation, symbols)
 
 
 def _read_each(

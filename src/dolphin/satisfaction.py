@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
+from dolphin.arguments import option
 from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
+from dolphin.execution.run import row_mask
 
 Over = Literal["all", "some"]
 _LEAST = 1e-30  # below, a mean counts as 0: the gradient of its root would be infinite
@@ -54,18 +55,12 @@ def satisfaction(
     >>> dl.satisfaction(torch.tensor([0.9, 0.6]), where=torch.tensor([True, False]))
     tensor(0.9000)
     """
-    if over not in ("all", "some"):
-        raise InputError(f"satisfaction: over must be 'all' or 'some', got {shorten(over)}.")
+    option("satisfaction", "over", over, ("all", "some"))
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 1:
         raise InputError(f"satisfaction: p must be a number of at least 1, got {shorten(p)}.")
     degrees = _degrees(truth)
     if where is not None:
-        mask = torch.as_tensor(where)
-        if mask.dtype != torch.bool or mask.shape != degrees.shape:
-            raise InputError(
-                f"satisfaction: where= must be a mask of {tuple(degrees.shape)} booleans, one per "
-                f"row, got shape {tuple(mask.shape)} of {mask.dtype}."
-            )
+        mask = row_mask("satisfaction", where, tuple(degrees.shape))
         degrees = degrees[mask.to(degrees.device)]
     degrees = degrees.reshape(-1)
     if degrees.numel() == 0:

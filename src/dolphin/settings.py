@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Never
 
+from dolphin.arguments import count
 from dolphin.errors import InputError
 
 
@@ -80,8 +81,7 @@ def settings(
         raise InputError(f"settings: unknown setting {name!r}; known are {sorted(given)}.")
     changes = {name: value for name, value in given.items() if value is not None}
     for name, value in changes.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"settings: {name} must be a positive integer, got {value!r}.")
+        changes[name] = count("settings", name, value)
     token = _current.set(replace(_current.get(), **changes))
     try:
         yield _current.get()

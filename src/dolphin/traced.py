@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dolphin.arguments import flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
@@ -180,6 +181,7 @@ def trace(
         (domain.members, read_groups("trace", own, len(domain)), own is True)
         for domain, own in zip(members, _each_exclusive(exclusive, len(members)), strict=True)
     ]
+    flag("trace", "logits", logits)
     stand_ins = [
         Facts(log_probs=torch.zeros(len(each), 1), groups=groups, label=_no_label)
         for each, groups, _ in inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,6 +101,10 @@ def rounded(number: float) -> float:
 
 def row_number(operation: str, row: int, batch: int) -> int:
     """The number of a row, checked; negative ones count from the end."""
+    try:
+        row = operator.index(row)
+    except Exception:  # whatever can't be read as a number, tensors of several entries included
+        raise InputError(f"{operation}: row must be a number, got {shorten(row)}.") from None
     if not -batch <= row < batch:
         raise InputError(f"{operation}: row {row} of a distribution with {batch} rows.")
     return row % batch
@@ -110,7 +115,10 @@ def row_numbers(rows: Rows, batch: int) -> np.ndarray:
     if isinstance(rows, slice):
         chosen = np.arange(batch)[rows]
     else:
-        given = array_of(rows) if isinstance(rows, Tensor) else np.asarray(rows)
+        try:
+            given = array_of(rows) if isinstance(rows, Tensor) else np.asarray(rows)
+        except (TypeError, ValueError, RuntimeError):  # rows of different lengths, for example
+            given = np.empty((0, 0))
         if given.ndim > 1 or (given.size and given.dtype.kind not in "biu"):
             raise InputError(
                 f"d[rows]: rows must be a number, a slice, a list of numbers or a mask of {batch} "

@@ -274,7 +274,7 @@ def _negated(world: Symbols | None, d: Tagged) -> Tagged:
 
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
-    selecting.check_sample(k, method)
+    selecting.check_sample(k, method, generator)
     if isinstance(d, Pending) and d.known_domain is not None and len(d.known_domain) <= k:
         return d.copied()
     chosen = partial(_sampled, k, method, generator)

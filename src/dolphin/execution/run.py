@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError
+from dolphin.errors import InputError, shorten
 from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
@@ -57,7 +57,7 @@ def combine_now(task: Task, operands: Sequence[Tagged], where: Any = None) -> Ta
 
 def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     provenance, batch = check(task.operation, operands)
-    mask = None if where is None else _mask(task.operation, where, batch)
+    mask = None if where is None else row_mask(task.operation, where, (batch,))
     operands = agreed(operands)
     skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
@@ -322,11 +322,16 @@ def _either(new: Tagged, old: Tagged) -> Outcome:
     return Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
 
 
-def _mask(operation: str, where: Any, batch: int) -> Tensor:
-    mask = torch.as_tensor(where)
-    if mask.dtype != torch.bool or mask.shape != (batch,):
+def row_mask(operation: str, where: Any, shape: tuple[int, ...]) -> Tensor:
+    """A mask of the rows that an operation concerns, checked."""
+    try:
+        mask = torch.as_tensor(where)
+    except (TypeError, ValueError, RuntimeError):
+        mask = None
+    if mask is None or mask.dtype != torch.bool or mask.shape != shape:
+        rows = " x ".join(map(str, shape))
+        got = shorten(where) if mask is None else f"shape {tuple(mask.shape)} of {mask.dtype}"
         raise InputError(
-            f"{operation}: where= must be a mask of {batch} booleans, one per row, got shape "
-            f"{tuple(mask.shape)} of {mask.dtype}."
+            f"{operation}: where= must be a mask of {rows} booleans, one per row, got {got}."
         )
     return mask

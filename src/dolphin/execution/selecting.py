@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dolphin.errors import InputError, UnsupportedError
+from dolphin.arguments import count, option
+from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
@@ -64,21 +65,29 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
 
 
+def check_generator(operation: str, generator: Any) -> None:
+    """Refuse what is not a source of random numbers, a seed for example."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InputError(
+            f"{operation}: generator must be a torch.Generator, got {shorten(generator)}. Write "
+            "generator=torch.Generator().manual_seed(0)."
+        )
+
+
 _LAST = -1e35  # after every symbol, before the places without one
 
 
-def check_sample(k: int, method: str) -> None:
+def check_sample(k: int, method: str, generator: Any) -> None:
     """Refuse invalid arguments."""
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise InputError(f"sample: k must be a positive integer, got {k!r}.")
-    if method not in ("top", "categorical"):
-        raise InputError(f"sample: method must be 'top' or 'categorical', got {method!r}.")
+    count("sample", "k", k)
+    option("sample", "method", method, ("top", "categorical"))
+    check_generator("sample", generator)
 
 
 @profiled("sample", tags=True)
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
-    check_sample(k, method)
+    check_sample(k, method, generator)
     if d.width <= k:  # what a row's own choices mean doesn't depend on how long other rows are
         return d.copied()
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import items
 from dolphin.errors import InputError, SymbolError, listing, shorten
 from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import reading_is_free
@@ -82,23 +83,30 @@ def read_symbols(operation: str, symbols: Any) -> Symbols:
         raise SymbolError(f"{operation}: {error}") from None
 
 
+def asked_symbols(operation: str, symbols: Any) -> Symbols:
+    """Symbols that a question is about, which need no order."""
+    if isinstance(symbols, (set, frozenset)):
+        symbols = tuple(symbols)
+    return read_symbols(operation, symbols)
+
+
 def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any, ...]:
     """The user's symbols, in order, not checked yet."""
     if isinstance(symbols, Symbols):
         return symbols
     if isinstance(symbols, (Tensor, np.ndarray)):
-        symbols = symbols.tolist()
+        try:
+            symbols = symbols.tolist()
+        except (RuntimeError, NotImplementedError) as error:  # sparse, or without any numbers
+            raise InputError(
+                f"{operation}: symbols can't be read from {shorten(symbols)}."
+            ) from error
     if isinstance(symbols, (set, frozenset)):
         raise InputError(
             f"{operation}: symbols are a {type(symbols).__name__}, which has no order, so it is "
             "unclear which column is which symbol's. Give a list, e.g. sorted(symbols)."
         )
-    try:
-        return symbols if isinstance(symbols, range) else tuple(symbols)
-    except TypeError:
-        raise InputError(
-            f"{operation}: symbols must be a list of hashable objects, got {shorten(symbols)}."
-        ) from None
+    return symbols if isinstance(symbols, range) else items(operation, "symbols", symbols)
 
 
 def check_distinct(operation: str, members: Symbols) -> None:

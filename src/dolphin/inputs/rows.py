@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import items
 from dolphin.errors import InputError, SymbolError, shorten
 from dolphin.execution.indices import to_device
 from dolphin.inputs.checks import (
@@ -62,7 +63,8 @@ def read_rows(
 ) -> list[GivenRows]:
     """The input of `Distribution.from_rows`."""
     operation = "Distribution.from_rows"
-    pairs = [_read_row(f"{operation}: row {row}", pair, kind) for row, pair in enumerate(rows)]
+    given = items(operation, "rows", rows, "Give one (symbols, probabilities) per row.")
+    pairs = [_read_row(f"{operation}: row {row}", pair, kind) for row, pair in enumerate(given)]
     if not pairs:
         raise InputError(f"{operation}: got no rows; give one (symbols, probabilities) per row.")
     rounding = max(slack for _, _, slack in pairs)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
+from dolphin.arguments import count
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError
 from dolphin.execution.eager import eager
@@ -277,5 +278,4 @@ def _is_list(value: Any) -> bool:
 
 def _check_counts(operation: str, **counts: int) -> None:
     for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{operation}: {name} must be a positive integer, got {value!r}.")
+        count(operation, name, value)

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from dolphin.arguments import count
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
@@ -106,18 +107,11 @@ def program(
     >>> trip(weather, dl.Distribution([0.5, 0.5], [True, False])).row(0)
     [('bike', 0.75), ('bus', 0.125), ('walk', 0.125)]
     """
-    _check_options(keep, max_choices)
+    keep = None if keep is None else count("program", "keep", keep)
+    max_choices = count("program", "max_choices", max_choices)
     if function is None:
         return functools.partial(program_of, keep=keep, max_choices=max_choices)
     return program_of(function, keep=keep, max_choices=max_choices)
-
-
-def _check_options(keep: Any, max_choices: Any) -> None:
-    for name, value in (("keep", keep), ("max_choices", max_choices)):
-        if name == "keep" and value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"program: {name} must be a positive integer, got {value!r}.")
 
 
 def _never(symbol: Any) -> bool:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
+from dolphin.arguments import items
 from dolphin.calls import Function, operands, usage
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
@@ -58,7 +59,7 @@ def reduce(
             f"reduce: expected a list of distributions after the function, got "
             f"{shorten(distributions)}. Write {usage('reduce')}."
         )
-    each = list(distributions)
+    each = list(items("reduce", "what follows the function", distributions, usage("reduce")))
     if not each:
         raise InputError("reduce: got no distributions.")
     given = operands("reduce", each)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dolphin.arguments import flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.contractions import settle_inputs
@@ -41,7 +42,13 @@ class Batched(Generic[R]):
         if isinstance(program, Distribution) or not callable(program):
             raise InputError(f"batched: expected a function, got {shorten(program)}.")
         self.program = program
-        self._signature = inspect.signature(program)
+        try:
+            self._signature = inspect.signature(program)
+        except ValueError:  # a built-in one may have none
+            raise InputError(
+                f"batched: {shorten(program)} doesn't say what it takes. Write a function around "
+                "it, with one parameter per argument."
+            ) from None
         functools.update_wrapper(self, program, updated=())
 
     def __get__(self, instance: Any, owner: type | None = None) -> Batched[R]:
@@ -148,6 +155,8 @@ def _entries(name: str, parameter: str, values: Any) -> Sequence[Any]:
     if isinstance(values, Tensor) and values.dim() > 0:
         return values.unbind(0)
     numbered = hasattr(values, "__getitem__") and hasattr(values, "__len__")
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        numbered = False
     if numbered and not isinstance(values, (str, bytes, Mapping, Tensor)):
         return values
     raise InputError(
@@ -234,7 +243,7 @@ class Network(nn.Module, Generic[S]):
         self.symbols = read_symbols("network", symbols)
         self.exclusive: Exclusive = exclusive
         self.provenance: AnyProvenance | None = provenance
-        self.logits = logits
+        self.logits = flag("network", "logits", logits)
 
     def extra_repr(self) -> str:
         return f"symbols={shorten(self.symbols.members)}"

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from dolphin.calls import operand, usage
+from dolphin.arguments import count, flag
+from dolphin.calls import check_arity, operand, usage
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
 from dolphin.execution.draws import rounds
@@ -96,6 +97,7 @@ def fixpoint(
             f"fixpoint: step must be a function, got {shorten(step)}. Write {usage('fixpoint')}."
         )
     operand("fixpoint", start)
+    check_arity("fixpoint", "step", step, 1, "one distribution")
 
     directed = None if goal is None else Directed(step, goal)
 
@@ -110,7 +112,7 @@ def fixpoint(
     whole = start
     if directed is not None:
         start = directed.asked(start)
-    if only_new:
+    if flag("fixpoint", "only_new", only_new):
         _check_only_new(tagged_of(start).provenance)
     limit = _limit(max_iterations, rounds, only_new)
 
@@ -138,15 +140,13 @@ def fixpoint(
 
 def _limit(max_iterations: int, rounds: int | None, only_new: bool) -> Limit:
     if rounds is None:
-        return Limit(max_iterations, enough=False)
+        return Limit(count("fixpoint", "max_iterations", max_iterations), enough=False)
     if only_new:
         raise InputError(
             "fixpoint: rounds= counts steps over everything, only_new=True takes others. Leave "
             "one of them out."
         )
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
-        raise InputError(f"fixpoint: rounds= must be a number of steps, got {shorten(rounds)}.")
-    return Limit(rounds, enough=True)
+    return Limit(count("fixpoint", "rounds=", rounds, least=0), enough=True)
 
 
 def _looped(

@@ -83,7 +83,7 @@ def get_provenance(name: Any, **parameters: Any) -> Provenance:
     try:
         return make(**parameters)
     except TypeError as error:
-        raise InputError(f"get_provenance({name!r}): {error}.") from None
+        raise InputError(f"get_provenance({shorten(name)}): {error}.") from None
 
 
 def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
@@ -93,7 +93,7 @@ def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
         near = difflib.get_close_matches(name, _BY_NAME, 1) if isinstance(name, str) else []
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"{operation}: no provenance {name!r}; known are {listing(_BY_NAME, 20)}.{meant}"
+            f"{operation}: no provenance {shorten(name)}; known are {listing(_BY_NAME, 20)}.{meant}"
         )
     return make
 

@@ -21,6 +21,7 @@ import types
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
+from dolphin.arguments import flag
 from dolphin.errors import FunctionError
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.contents import Reader
@@ -116,6 +117,7 @@ def key_of(
 
     Every function is inspected, even with `cache=False`: none may read a clock.
     """
+    flag(operation, "cache", cache)
     parts: list[Hashable] = []
     for function in functions:
         known = Identity("none") if function is None else identify(function, operation, slot)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError
+from dolphin.arguments import option
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
 from dolphin.execution.recurrences import Limit, Recurrence
@@ -71,8 +71,7 @@ class DAMP(LogTags):
     )  # fmt: skip
 
     def __init__(self, above_one: Literal["clip", "pass"] = "clip") -> None:
-        if above_one not in ("clip", "pass"):
-            raise InputError(f"DAMP: above_one must be 'clip' or 'pass', got {above_one!r}.")
+        option("DAMP", "above_one", above_one, ("clip", "pass"))
         self.above_one = above_one
 
     def parameters(self) -> dict[str, Any]:

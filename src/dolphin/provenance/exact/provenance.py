@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, SizeError
+from dolphin.arguments import count, option
+from dolphin.errors import InputError, SizeError, shorten
 from dolphin.execution.indices import Contraction, Index, RowMap, to_device
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
 from dolphin.provenance.differentiation import array_of
@@ -77,17 +78,15 @@ class Exact(Provenance):
     def __init__(
         self, max_nodes: int = 200_000, seconds: float = 60.0, compiler: Compiler = "auto"
     ) -> None:
-        if compiler not in COMPILERS:
-            raise InputError(f"Exact: compiler must be one of {COMPILERS}, got {compiler!r}.")
+        option("Exact", "compiler", compiler, COMPILERS)
+        max_nodes = count("Exact", "max_nodes", max_nodes)
         if compiler == "sdd" and not sentential.available():
             raise InputError(
                 "Exact: compiler='sdd' needs PySDD: pip install 'dolphin-nesy[exact]'. "
                 "compiler='auto' works without it."
             )
-        if not max_nodes >= 1 or not seconds > 0:
-            raise InputError(
-                f"Exact: max_nodes and seconds must be positive, got {max_nodes!r}, {seconds!r}."
-            )
+        if not isinstance(seconds, (int, float)) or not seconds > 0:
+            raise InputError(f"Exact: seconds must be a positive number, got {shorten(seconds)}.")
         self.max_nodes, self.seconds, self.compiler = max_nodes, seconds, compiler
 
     def parameters(self) -> dict[str, Any]:

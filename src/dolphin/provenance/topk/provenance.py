@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.arguments import count, option
 from dolphin.errors import InputError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
@@ -96,10 +97,8 @@ class TopKProofs(Provenance):
     repeatable = False  # proofs that exclude each other are not compared
 
     def __init__(self, k: int = 3, wmc: Literal["add-mult", "exact"] = "add-mult") -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise InputError(f"TopKProofs: k must be a positive integer, got {k!r}.")
-        if wmc not in ("add-mult", "exact"):
-            raise InputError(f"TopKProofs: wmc must be 'add-mult' or 'exact', got {wmc!r}.")
+        k = count("TopKProofs", "k", k)
+        option("TopKProofs", "wmc", wmc, ("add-mult", "exact"))
         if wmc == "exact" and k > LARGEST_K:
             raise InputError(
                 f"TopKProofs: wmc='exact' may need all 2^k sets of proofs and takes k up to "
