@@ -53,7 +53,7 @@ def draw_trie(axes: Any, lm: LanguageModel) -> None:
             probability = float(conditional(lm, path[:-1])[path[-1]])
             above = height(path[:-1])
             axes.plot([x - 1.5, x], [above, y], color=BLUE, lw=0.4 + 4 * probability, zorder=0)
-            axes.text(x - 0.62, (above + 2 * y) / 3 + 0.12, f"{probability:.2g}", fontsize=8,
+            axes.text(x - 0.62, (above + 2 * y) / 3 + 0.12, f"{probability:.2g}", fontsize=9,
                       color=GREY, ha="center")  # fmt: skip
     for (option, path), total in zip(
         zip(OPTIONS, ended, strict=True),
@@ -88,7 +88,7 @@ def main() -> None:
     """Draw both halves."""
     found = LanguageModel.from_package()
     lm = LanguageModel(found.model, found.tokenizer, end="\n")
-    figure = Figure(figsize=(11.0, 3.9), dpi=150, facecolor="white")
+    figure = Figure(figsize=(9.0, 4.2), dpi=150, facecolor="white")
     left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
     draw_trie(left, lm)
     draw_answers(right, lm)

@@ -31,6 +31,17 @@ class CacheInfo(NamedTuple):
     entries: Mapping[str, int]
     not_remembered: tuple[NotRemembered, ...]
 
+    def __str__(self) -> str:
+        lines = [
+            f"plans: {self.plans:,}, weight {self.plan_weight:,} of {self.max_plan_weight:,}, "
+            f"hits {self.hits:,}, misses {self.misses:,}",
+            f"symbols: {self.symbols:,} of {self.max_symbols:,}, restarts {self.restarts:,}",
+            f"remembered results: {self.remembered:,} of {self.max_remembered:,}",
+        ]
+        return "\n".join(
+            [*lines, *(f"not remembered: {name} {reason}" for name, reason in self.not_remembered)]
+        )
+
 
 def cache_info() -> CacheInfo:
     """Sizes and limits of all caches, hits and misses of plans, and resets of the symbol table.
@@ -42,6 +53,10 @@ def cache_info() -> CacheInfo:
     ...     total = dl.apply(d, d, lambda x, y: x + y)
     >>> dl.cache_info().plans, dl.cache_info().hits, dl.cache_info().remembered
     (1, 2, 4)
+    >>> print(dl.cache_info())
+    plans: 1, weight 1,000 of 4,000,000, hits 2, misses 1
+    symbols: 3 of 200,000, restarts 0
+    remembered results: 4 of 1,000,000
     >>> box = object()
     >>> print(total.map(lambda x: (x, str(box))[0]).symbols)
     (0, 1, 2)

@@ -85,8 +85,9 @@ class Diagnosis:
         """Bounds and costs, where they are known."""
         notes = []
         if self.bounds is not None and self.bounds[1].any():
-            low, high = (bound.mean().item() for bound in self.bounds)
-            notes.append(f"the target's probability, on average: between {low:.3g} and {high:.3g}")
+            low, high = (f"{bound.mean().item():.3g}" for bound in self.bounds)
+            known = low if low == high else f"between {low} and {high}"
+            notes.append(f"the target's probability, on average: {known}")
         if 0 < self.fixed[0] < self.fixed[1]:
             notes.append(
                 f"{self.fixed[0]} of {self.fixed[1]} inputs require no gradient (a frozen network, "

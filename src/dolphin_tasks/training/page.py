@@ -66,7 +66,7 @@ def _shown(task: Any, network: torch.nn.Module, samples: Any, number: int, right
     reasons = task.reasons(outputs, task.answers(outputs, batch)[0])
     lines = [*task.describe(outputs, batch), *reasons]
     with contextlib.suppress(AttributeError):  # of tasks whose labels are not one result per row
-        lines.append(f"label: {task.targets(batch)[0]}")
+        lines.insert(0, f"label: {task.targets(batch)[0]}")
     return Shown(number, right, tuple(lines))
 
 
@@ -85,6 +85,7 @@ def report_page(rows: Sequence[Sequence[str]], runs: Sequence[Path], examples: i
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'  # none, instead of a request for one
         f"<title>Runs</title><style>{_STYLE}</style></head>\n<body>{body}</body></html>\n"
     )
 
