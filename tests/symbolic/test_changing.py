@@ -196,3 +196,67 @@ def test_what_is_not_remembered_is_said():
     dl.Distribution([0.5], [Node(1)]).map(lambda c: c.weight)
     (noted,) = dl.cache_info().not_remembered
     assert "symbols of the class Node, which may change" in noted.reason
+
+
+class Link(NamedTuple):
+    a: int
+    b: int
+
+    def end(self):
+        return self.b * level
+
+    def joined(self, other):
+        return Link(self.a, other.b * level)
+
+
+def in_rows(symbols):
+    return dl.Distribution.from_rows([(symbols, [0.5] * len(symbols))] * 2, exclusive=False)
+
+
+def shared(symbols):
+    return dl.Distribution([0.5] * len(symbols), symbols, exclusive=False)
+
+
+@pytest.mark.parametrize("layout", [shared, in_rows])
+def test_symbols_of_named_tuples_are_joined_once_and_again_when_their_class_changes(
+    layout, monkeypatch
+):
+    calls = []
+    log = calls.append
+
+    def joined(one, other):
+        log(one)
+        return one.joined(other)
+
+    links = [Link(0, 1), Link(1, 3), Link(2, 5)]
+
+    def results():
+        d = layout(links)
+        keys = lambda one: one.end(), lambda other: other.a
+        return dl.apply_if(d, d, joined, on=keys).symbols
+
+    assert results() == results() == (Link(0, 3),)
+    assert len(calls) == 1
+    monkeypatch.setitem(globals(), "level", 2)  # both the keys and the results read it
+    assert results() == (Link(0, 10),)
+    monkeypatch.setattr(Link, "end", lambda one: one.b)
+    assert results() == (Link(0, 6),)
+
+
+def test_recursions_over_named_tuples_of_rows_follow_their_class(monkeypatch):
+    links = [Link(0, 1), Link(1, 2), Link(2, 3)]
+
+    def results():
+        start = in_rows(links)
+
+        def longer(found):
+            keys = lambda one: one.b, lambda other: other.a
+            more = dl.apply_if(found, start, lambda one, other: one.joined(other), on=keys)
+            return dl.union(start, more)
+
+        return set(dl.fixpoint(longer, start).symbols)
+
+    paths = {*links, Link(0, 2), Link(1, 3), Link(0, 3)}
+    assert results() == results() == results() == paths
+    monkeypatch.setattr(Link, "joined", lambda one, other: Link(one.a, -other.b))
+    assert results() == {*links, Link(0, -2), Link(1, -3)}

@@ -14,7 +14,7 @@ import numpy as np
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten, told
 from dolphin.symbolic.chance import Sources, Weighted, chance_number
 from dolphin.symbolic.changing import Changing, including
-from dolphin.symbolic.identity import key_of
+from dolphin.symbolic.identity import fingerprint, key_of
 from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.surroundings import calls_of_functions
 from dolphin.symbolic.symbols import SymbolTable
@@ -75,9 +75,12 @@ class Watch:
     A function that counts its calls, for example, is a different function after every call.
     """
 
-    def __init__(self, key: Hashable, look: Callable[[], Hashable | None]) -> None:
+    def __init__(
+        self, key: Hashable, look: Callable[[], Hashable | None], changing: Changing = ()
+    ) -> None:
         self.key = key
         self.look = look  # computes the key again
+        self.changing = changing  # what may change about the arguments
         self.steady = True
 
     @classmethod
@@ -99,7 +102,11 @@ class Watch:
             return None if key is None else (operation, key)
 
         key = look()
-        return None if key is None else cls(key, look)
+        return None if key is None else cls(key, look, changing)
+
+    def key_of(self, function: Callable[..., Any]) -> Hashable | None:
+        """The key of one of the functions alone, with such arguments."""
+        return including(fingerprint(function), self.changing, function)
 
     def over(self, count: int) -> Iterator[slice]:
         """Parts of so many calls, with a check after the 1st, 2nd, 4th, 8th, ... and the last."""

@@ -15,7 +15,7 @@ from dolphin.symbolic.libraries import is_library_function, of_library, reads_se
 from dolphin.symbolic.values import TUPLE_FIELD, Code, Same, Values
 
 # Parts of a class that don't decide what its methods return.
-_ABOUT_CLASSES = frozenset(
+ABOUT_CLASSES = frozenset(
     [
         "__dict__",
         "__weakref__",
@@ -95,7 +95,7 @@ class Classes(Values):
             if generated is not None:
                 written.append(generated)
                 continue
-            if name in _ABOUT_CLASSES:
+            if name in ABOUT_CLASSES:
                 continue
             if is_enum and not _is_written(member):
                 continue

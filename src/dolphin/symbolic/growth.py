@@ -67,10 +67,9 @@ def grown(
     None where rounds have to be planned one by one: for functions that are not remembered, or that
     return chances, and if nothing has settled after `most_rounds`.
     """
-    if start.changing or other.changing:
-        return None
-    key = task.key(sources, ())
-    watch = task.watch(key, sources, ())
+    changing = (*start.changing, *other.changing)
+    key = task.key(sources, changing)
+    watch = task.watch(key, sources, changing)
     if watch is None or sources.tensors:
         return None
     table = caches.current_table()
@@ -108,7 +107,8 @@ def grown(
     if not watch.steady or len(lists) == 0:
         return None
     whole = _Found(*map(np.concatenate, zip(*found, strict=True)))
-    if table.changing(whole.symbols):
+    known = set(map(id, changing))
+    if any(id(each) not in known for each in table.changing(whole.symbols)):
         return None
     domain, at = _in_rows(whole, batch, table)
     origins, others, group_of = map(np.concatenate, zip(*lists, strict=True))

@@ -163,19 +163,19 @@ def simple_type(symbols: Iterable[Any]) -> type | None:
     (cls,) = types_
     if cls in _UNMISTAKABLE:
         return cls
-    members = itertools.chain.from_iterable(symbols) if _is_tuple(cls) else symbols
+    members = itertools.chain.from_iterable(symbols) if is_tuple(cls) else symbols
     return cls if _UNMISTAKABLE.issuperset(map(type, members)) else None
 
 
 def means_alike(symbol: Any) -> bool:
     """Whether symbols of its type that are equal to it are alike: `simple_type` of one."""
     cls = type(symbol)
-    if cls is tuple or (cls not in _UNMISTAKABLE and _is_tuple(cls)):
+    if cls is tuple or (cls not in _UNMISTAKABLE and is_tuple(cls)):
         return _UNMISTAKABLE.issuperset(map(type, symbol))
     return cls in _UNMISTAKABLE
 
 
-def _is_tuple(cls: type) -> bool:
+def is_tuple(cls: type) -> bool:
     """Whether it compares, hashes and iterates as tuples do."""
     if cls is tuple:
         return True

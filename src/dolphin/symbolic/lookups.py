@@ -15,7 +15,6 @@ import numpy as np
 
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
-from dolphin.symbolic.identity import fingerprint
 from dolphin.symbolic.symbols import Symbols, SymbolTable
 
 Key = Callable[[Any], Any]
@@ -62,7 +61,7 @@ class KeyReader:
 
     def shared(self, function: Key, domain: Symbols) -> KeyIndex:
         """The index of symbols that all rows share; built once where the function has a key."""
-        cached = None if self.watch is None else fingerprint(function)
+        cached = None if self.watch is None else self.watch.key_of(function)
         if cached is None:
             return KeyIndex.of(self._keys(function, None, domain.numbers(self.table)))
         index = _indices.get((cached, domain))
@@ -76,7 +75,7 @@ class KeyReader:
 
     def in_rows(self, function: Key, numbers: np.ndarray, batch: int) -> Side:
         """The key of each symbol of each row, `ABSENT` where there is no symbol."""
-        known = None if self.watch is None else fingerprint(function)
+        known = None if self.watch is None else self.watch.key_of(function)
         keys = np.full(numbers.shape, ABSENT, dtype=np.int64)
         present = numbers != ABSENT
         keys[present] = self._keys(function, known, numbers[present])

@@ -11,7 +11,7 @@ from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.changing import Changing, including
-from dolphin.symbolic.identity import fingerprint, key_of
+from dolphin.symbolic.identity import key_of
 from dolphin.symbolic.lookups import KeyReader, joined
 from dolphin.symbolic.plans import (
     Domain,
@@ -37,15 +37,13 @@ class Task(NamedTuple):
         """
         functions = (self.function, self.condition, *(self.on or ()))
         key = key_of(self.operation, functions, self.cache, sources.slot)
-        if not changing:
-            return key
-        if self.on is not None:  # keys of symbols are remembered separately
-            return None
         return including(key, changing, self.function)
 
     def watch(self, key: Hashable | None, sources: Sources, changing: Changing) -> Watch | None:
         """A watch that notices if the functions change what they read."""
-        return None if key is None else Watch(key, lambda: self.key(sources.anew(), changing))
+        if key is None:
+            return None
+        return Watch(key, lambda: self.key(sources.anew(), changing), changing)
 
 
 def results_of(
@@ -110,7 +108,7 @@ def join_keys(
     """The class of the join key of each symbol of an operand, `ABSENT` where there is no symbol."""
     assert task.on is not None
     function = task.on[operand]
-    known = None if key is None else fingerprint(function)
+    known = None if watch is None else watch.key_of(function)
     present = numbers != ABSENT
     found = evaluate(
         f"{task.operation}(on=...)",

@@ -8,13 +8,13 @@ the object found there: as long as the same objects are in the same places, noth
 from __future__ import annotations
 
 import abc
-import builtins
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import is_
 from typing import Any
 
 from dolphin.symbolic.bytecode import Use, uses_of
+from dolphin.symbolic.classes import ABOUT_CLASSES
 from dolphin.symbolic.libraries import is_library_function, of_library
 from dolphin.symbolic.library_state import (
     PLAIN,
@@ -24,15 +24,20 @@ from dolphin.symbolic.library_state import (
     state_of_library,
 )
 from dolphin.symbolic.purity import is_declared
-from dolphin.symbolic.values import FLAT, NOTHING, Code, library_of
+from dolphin.symbolic.values import FLAT, NOTHING, TUPLE_FIELD, Code, library_of
 
 _MOST_PLACES = 500
+_KEYS = type({}.keys())
+# Members of a class that lead nowhere: fields and slots.
+_FIELDS = (TUPLE_FIELD, types.MemberDescriptorType, types.GetSetDescriptorType, type(None))
 
 
 class Trail:
     """The places that a function reads, and the objects found there."""
 
     __slots__ = (
+        "_cells",
+        "_classes",
         "_containers",
         "_everywhere",
         "_functions",
@@ -50,6 +55,8 @@ class Trail:
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
         self._functions: list[tuple[types.FunctionType, types.CodeType, _Texts]] = []
         self._containers: list[tuple[Collection[Any], tuple[Any, ...]]] = []
+        self._classes: list[tuple[type, tuple[Any, ...]]] = []
+        self._cells: list[tuple[types.CellType, Any]] = []  # of functions of libraries
 
     def unchanged(self) -> bool:
         """Whether the same objects are still in all places."""
@@ -74,7 +81,12 @@ class Trail:
                 or function.__dict__
             ):
                 return False
-        return True
+        return not self._classes or self._classes_unchanged()
+
+    def _classes_unchanged(self) -> bool:
+        return all(_about(cls) == about for cls, about in self._classes) and all(
+            _held_by(cell) is value for cell, value in self._cells
+        )
 
     def _libraries_unchanged(self) -> bool:
         return (
@@ -91,20 +103,47 @@ class Trail:
             return True
         if not is_bare(function) or is_declared(function):
             return False
-        if function.__builtins__ is not vars(builtins):  # `exec` may have given it others
-            return False
         self._functions.append((function, function.__code__, _texts_of(function)))
-        uses = uses_of(function.__code__)
-        return all(self._use(use, function.__globals__) for use in uses.chains)
+        # `exec` may have given it other built-ins than the usual ones.
+        scopes = function.__globals__, function.__builtins__
+        return all(self._use(use, *scopes) for use in uses_of(function.__code__).chains)
 
-    def _use(self, use: Use, scope: dict[str, Any]) -> bool:
+    def follow_class(self, cls: type) -> bool:
+        """Record what the methods of a user's class read; False if that can't be recorded.
+
+        Named tuples can. Dataclasses and enums hold more than names, and are read again each time.
+        """
+        if any(known is cls for known, _ in self._classes):
+            return True
+        if type(cls) is not type or "__dataclass_params__" in vars(cls) or is_declared(cls):
+            return False
+        for base in cls.__mro__:
+            if of_library(base.__module__):
+                if not self._library(base):
+                    return False
+                continue
+            names = vars(base)
+            self._classes.append((base, _about(base)))
+            self._containers += [(names.keys(), tuple(names)), (names.values(), (*names.values(),))]
+            if not all(self._member(names[name]) for name in names.keys() - ABOUT_CLASSES):
+                return False
+        return True
+
+    def _member(self, member: Any) -> bool:
+        if isinstance(member, _FIELDS):
+            return True
+        if isinstance(member, (staticmethod, classmethod)):
+            member = member.__func__
+        return self._value(member)
+
+    def _use(self, use: Use, scope: dict[str, Any], beyond: dict[str, Any]) -> bool:
         if use.root == "first":  # an argument
             return True
         if use.root != "global":
             return False
         value = self._read(scope, use.name)
         if value is NOTHING:
-            value = self._read(vars(builtins), use.name)
+            value = self._read(beyond, use.name)
         if value is NOTHING:
             return True
         for name in use.chain:
@@ -127,7 +166,7 @@ class Trail:
         cls = type(value)
         if cls in FLAT:
             return True
-        if cls is dict:
+        if cls is dict or (cls is types.MappingProxyType and type(value.keys()) is _KEYS):
             return self._items(value.keys(), kept=True) and self._items(value.values(), kept=True)
         if cls in (tuple, frozenset, list, set):
             return self._items(value, kept=cls in (list, set))
@@ -138,15 +177,23 @@ class Trail:
                 return self.follow(value)
             self._patchable.append((value, Code([value])))
             root = str(value.__globals__.get("__name__")).partition(".")[0]
-            return not value.__closure__ and self._library(root)
+            return all(map(self._cell, value.__closure__ or ())) and self._library(root)
         if cls is types.BuiltinFunctionType:
-            inside = isinstance(value.__self__, (types.ModuleType, type(None)))
-            return inside and self._library(library_of(value))
+            owner = value.__self__  # `tuple` of `tuple.__new__`
+            inside = isinstance(owner, (types.ModuleType, type(None)))
+            return (inside or owner is tuple) and self._library(library_of(value))
         if isinstance(value, abc.ABCMeta):  # classes can be registered with it
             return False
-        if not isinstance(value, type) or not of_library(value.__module__):
+        if not isinstance(value, type):
             return False
+        if not of_library(value.__module__):
+            return self.follow_class(value)
         return all(map(self._library, value.__mro__))
+
+    def _cell(self, cell: types.CellType) -> bool:
+        value = _held_by(cell)
+        self._cells.append((cell, value))
+        return value is not NOTHING and self._value(value)
 
     def _library(self, library: str | type) -> bool:
         """Record the settings of a library; False if a user has patched it."""
@@ -178,7 +225,37 @@ def trail_of(function: types.FunctionType) -> Trail | None:
     return trail if trail.follow(function) else None
 
 
+def trail_of_classes(classes: Iterable[Any]) -> Trail | None:
+    """The trail of what the methods of some classes read; None if it can't be recorded.
+
+    >>> from typing import NamedTuple
+    >>> class Fact(NamedTuple):
+    ...     who: str
+    >>> trail = trail_of_classes([Fact])
+    >>> trail.unchanged()
+    True
+    >>> Fact.shown = property(lambda fact: fact.who)
+    >>> trail.unchanged()
+    False
+    """
+    trail = Trail()
+    known = (isinstance(each, type) and trail.follow_class(each) for each in classes)
+    return trail if all(known) else None
+
+
 _Texts = tuple[str, str, str | None]
+
+
+def _about(cls: type) -> tuple[Any, ...]:
+    """What a class has besides the names in it."""
+    return (cls.__name__, cls.__qualname__, cls.__mro__)
+
+
+def _held_by(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing
+        return NOTHING
 
 
 def _texts_of(function: types.FunctionType) -> _Texts:
