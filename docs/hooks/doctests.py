@@ -1,6 +1,7 @@
-"""Docstrings for the site: examples as code blocks.
+"""Docstrings for the site: examples as code blocks, and none of modules.
 
-Without this, Markdown takes `>>>` for quotations.
+Without this, Markdown takes `>>>` for quotations, and each list of names on the page starts with
+the docstring of the module that they are imported from.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class Doctests(griffe.Extension):
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for every object that was read."""
-        if obj.docstring is not None:
+        if obj.is_module:
+            obj.docstring = None
+        elif obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
 
 
