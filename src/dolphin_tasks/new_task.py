@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import sys
 from importlib import resources
@@ -55,15 +56,18 @@ def write_task(name: str, folder: Path) -> list[Path]:
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
         raise OptionError(
             f"new-task: {name!r} can't be the name of a module: use lower-case letters, digits "
-            "and _."
+            f"and _{_instead(name)}."
         )
-    if name in sys.stdlib_module_names:
-        raise OptionError(f"new-task: {name} is a module of Python itself; choose another name.")
     texts = {f"{name}.py": _text("lamps.py"), f"test_{name}.py": _text("lamps_checks.py")}
     paths = [folder / file for file in texts]
     taken = [str(path) for path in paths if path.exists()]
     if taken:
         raise OptionError(f"new-task: {taken[0]} already exists.")
+    if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
+        raise OptionError(
+            f"new-task: {name} is a module that is installed, which {paths[0]} would hide; choose "
+            "another name."
+        )
     for path, text in zip(paths, texts.values(), strict=True):
         renamed = text.replace("dolphin_tasks.skeleton.lamps", name)
         renamed = renamed.replace("lamps:Lamps", f"{name}:{class_name(name)}")
@@ -72,6 +76,16 @@ def write_task(name: str, folder: Path) -> list[Path]:
         with atomic_write(path) as stream:
             stream.write(renamed.encode())
     return paths
+
+
+def _instead(name: str) -> str:
+    """A name like this one that is allowed.
+
+    >>> _instead("Blood-type"), _instead("2")
+    (', such as blood_type', '')
+    """
+    near = name.strip().lower().replace("-", "_").replace(" ", "_")
+    return f", such as {near}" if near.isidentifier() and not keyword.iskeyword(near) else ""
 
 
 def _text(name: str) -> str:

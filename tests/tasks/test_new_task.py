@@ -63,10 +63,11 @@ def test_into_a_folder_and_never_over_a_file(elsewhere, capsys):
     [
         ([], "needs one name"),
         (["two", "names"], "needs one name"),
-        (["no-dash"], "can't be the name of a module"),
+        (["no-dash"], "digits and _, such as no_dash"),
         (["class"], "can't be the name of a module"),
         (["Upper"], "can't be the name of a module"),
-        (["random"], "a module of Python itself"),
+        (["random"], "a module that is installed"),
+        (["dolphin"], "a module that is installed, which dolphin.py would hide"),
         (["lights", "--out"], "--out needs a folder"),
     ],
 )
