@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from functools import partial
 
 # Some virtual machines announce AMX and then trap on it; bfloat16 products would kill Python.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -13,6 +14,8 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import dolphin as dl
+
+gc.disable()  # until the tests are found: all that is made on the way stays
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", max_examples=5, derandomize=True, database=None, **_common)
@@ -26,16 +29,21 @@ if torch.backends.mps.is_available():
     DEVICES.append("mps")
 
 
+# Where there is no other device, torch would write down a traceback for each kind, at every call.
+seed = partial(torch.manual_seed if len(DEVICES) > 1 else torch.default_generator.manual_seed, 0)
+
+
 def pytest_collection_finish():
     """What is there before the first test stays: the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     """Every test starts from the same seed and knows no function that another test applied."""
-    torch.manual_seed(0)
+    seed()
     dl.cache_clear()
     yield
     dl.cache_clear()

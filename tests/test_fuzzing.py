@@ -1,4 +1,4 @@
-"""A thousand random programs, each against the definitions in plain Python.
+"""Two thousand random programs, each against the definitions in plain Python.
 
 `tests/support/fuzzing` makes them, runs them twice and compares whatever can be read of the
 results; `benchmarks/fuzz.py` runs as many more as there is time for.
@@ -10,7 +10,7 @@ import pytest
 
 from fuzzing import campaign
 
-PROGRAMS, CHUNK = 1000, 40
+PROGRAMS, CHUNK = 2000, 40
 
 
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))

@@ -1,5 +1,6 @@
 """Programs that nobody thought of: random operations on random inputs, in random layouts.
 
+The larger part of the language is tried in `test_fuzzing.py`; this has other oracles.
 Values and gradients are compared with the exact answers of `oracles.py`, with ties, zeros and ones
 among the probabilities, and for small k with the dense evaluator of `literal.py`.
 """
@@ -169,23 +170,23 @@ def check(seed: int, operations: list[str]) -> None:
         assert_rows(program(dl, *mixed), probs, answers)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_program(seed):
     check(seed, [*OPERATIONS, "where"])
 
 
-@pytest.mark.parametrize("seed", range(1000, 1080))
+@pytest.mark.parametrize("seed", range(1000, 1030))
 def test_random_program_with_negation(seed):
     check(seed, [*OPERATIONS, "negate", "negate"])
 
 
-@pytest.mark.parametrize("seed", range(2000, 2030))
+@pytest.mark.parametrize("seed", range(2000, 2020))
 def test_random_program_with_negation_in_some_rows(seed):
     """A symbol that a row does not have is not there to be negated, whatever the layout."""
     check(seed, ["apply", "map", "where", "negate", "negate"])
 
 
-@pytest.mark.parametrize("seed", range(3000, 3080))
+@pytest.mark.parametrize("seed", range(3000, 3030))
 def test_random_program_with_few_proofs(seed):
     """k below the number of proofs: the same ones are dropped as by the definitions."""
     rng = random.Random(seed)
