@@ -16,7 +16,7 @@ import dolphin as dl
 CEILINGS = {
     "damp": (65, 77), "dtkp-am": (298, 51), "dtkp-wmc": (331, 56), "exact": (118, 120),
     "viterbi": (40, 85), "noisy-or": (96, 76), "min-max": (60, 96), "lukasiewicz": (85, 135),
-    "stable-product": (97, 110), "hamacher": (255, 470), "nilpotent": (171, 377),
+    "stable-product": (140, 163), "hamacher": (255, 470), "nilpotent": (171, 377),
     "yager": (208, 518), "schweizer-sklar": (421, 670), "frank": (205, 377),
     "boolean": (55, 0), "counting": (61, 0),
 }  # fmt: skip
@@ -60,19 +60,23 @@ def test_shared_programs_read_no_value_and_launch_few_operations(name):
     "name", ["damp", "dtkp-am", "dtkp-wmc", "exact", "viterbi", "noisy-or", "min-max", "hamacher"]
 )
 def test_one_compiled_module_serves_all_batches(name):
-    """One graph for a single row, as the compiler has it, and one for all other numbers of rows."""
+    """One graph for a single row, as the compiler has it, and one for all other numbers of rows.
+
+    By default the compiler makes one more, for the first number of rows; that is tried with two.
+    """
+    dynamic = None if name in ("damp", "dtkp-am") else True
     traced = dl.trace(
         lambda a, b: dl.apply(a, b, operator.add), range(3), range(3), provenance=name
     )
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
-    compiled = torch.compile(traced, fullgraph=True, backend=counter)
+    compiled = torch.compile(traced, fullgraph=True, dynamic=dynamic, backend=counter)
     for rows in (4, 7, 64, 3, 1000, 2, 33, 5, 128, 11, 13, 1):
         given = [torch.rand(rows, 3).softmax(1) for _ in "ab"]
         torch.testing.assert_close(
             compiled(*given).exp(), traced(*given).exp(), rtol=1e-6, atol=1e-6
         )
-    assert counter.frame_count <= 3  # the first size, any size, one row
+    assert counter.frame_count <= (2 if dynamic else 3)
 
 
 class Kept(torch.nn.Module):

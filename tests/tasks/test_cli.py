@@ -189,15 +189,17 @@ def test_report_puts_seeds_together(tmp_path, capsys):
     assert "No samples: " in page  # there are no weights
 
 
+def test_numbers_that_cannot_be_meant(capsys):
+    assert status("train", "sum", "--k", "0") == 2
+    assert capsys.readouterr().err == "dolphin: --k must be greater than 0, got 0.\n"
+
+
 def test_python_m_dolphin():
     done = subprocess.run(
-        [sys.executable, "-m", "dolphin", "train", "sum", "--k", "0"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "dolphin", "trian"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == "dolphin: --k must be greater than 0, got 0.\n"
+    assert done.stderr.startswith("dolphin: there is no command 'trian'.")
 
 
 def test_somebody_without_a_home(monkeypatch):
