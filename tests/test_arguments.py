@@ -94,3 +94,21 @@ def test_numbers_of_numpy_are_numbers():
     assert dl.apply(d(), same, cache=np.True_).symbols == (0, 1, 2)
     assert dl.TopKProofs(np.int32(2)) == dl.TopKProofs(2)
     assert dl.Distribution.certain("x", batch=np.int64(2)).batch_size == 2
+
+
+@pytest.mark.parametrize("answer", [None, "yes", 1, [], float("nan")])
+def test_match_says_true_or_false(answer):
+    with pytest.raises(dl.FunctionError, match="prob_of: match returned"):
+        d().prob_of([0, 1], match=lambda symbol, target: answer)
+
+
+@pytest.mark.parametrize("number", [1.5, -0.5, float("nan")])
+def test_truths_are_probabilities(number):
+    with pytest.raises(dl.InputError, match="satisfaction: "):
+        dl.satisfaction(torch.tensor([0.5, number]))
+
+
+@pytest.mark.parametrize("question", [dl.maximum, dl.minimum])
+def test_a_key_that_is_nan_has_no_place(question):
+    with pytest.raises(dl.FunctionError, match="nan"):
+        question(d(), key=lambda x: float("nan") if x == 1 else x)

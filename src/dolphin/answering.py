@@ -264,6 +264,10 @@ def _ranks(groups_of: np.ndarray) -> np.ndarray:
 
 def _sorted(operation: str, items: Items, keys: Sequence[Any], reverse: bool) -> np.ndarray:
     """Items by group, then by key; equal keys in the items' order."""
+    if any(isinstance(key, float) and key != key for key in keys):
+        raise FunctionError(
+            f"{operation}: the key of a symbol is nan, which has no place in an order."
+        )
     try:
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
     except TypeError as error:

@@ -242,12 +242,19 @@ def _matching(
         members = domain.members if isinstance(domain, Symbols) else domain.row(row)
         for place, symbol in enumerate(members):
             try:
-                hit = bool(match(symbol, target))
+                hit = match(symbol, target)
             except Exception as error:
                 raise FunctionError(
                     f"{operation}: match raised {type(error).__name__}: {error}, called with the "
                     f"symbol {shorten(symbol)} and the target {shorten(target)} of row {row}."
                 ) from error
+            if type(hit) is not bool and type(hit) is not np.bool_:
+                raise FunctionError(
+                    f"{operation}: match returned {shorten(hit)} ({type(hit).__name__}) for the "
+                    f"symbol {shorten(symbol)} and the target {shorten(target)} of row {row}; it "
+                    "must return True or False. Write a comparison, or wrap the result in "
+                    "bool(...)."
+                )
             if hit:
                 rows.append(row)
                 places.append(place)

@@ -12,6 +12,7 @@ from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.run import row_mask
+from dolphin.inputs.checks import check_values
 
 Over = Literal["all", "some"]
 _LEAST = 1e-30  # below, a mean counts as 0: the gradient of its root would be infinite
@@ -76,6 +77,7 @@ def _degrees(truth: Any) -> Tensor:
             raise InputError(
                 f"satisfaction: truths must be floating-point numbers in [0, 1], got {truth.dtype}."
             )
+        check_values("satisfaction", truth, "probs")
         return truth
     d = distribution_of(operand("satisfaction", truth))
     odd = [symbol for symbol in d.symbols if symbol is not True and symbol is not False]
