@@ -174,3 +174,19 @@ def test_vmap_is_refused(name):
 
     with pytest.raises(dl.DolphinError, match="batched already"):
         torch.func.vmap(function)(torch.rand(4, 3).softmax(1))
+
+
+def test_work_in_parts_can_be_transformed():
+    """Parts are recomputed in a backward pass, which a transform has none of."""
+
+    def loss(probs):
+        with dl.settings(chunk_elements=4):
+            d = dl.Distribution(
+                probs, range(6), exclusive=False, provenance=dl.TopKProofs(8, wmc="exact")
+            )
+            return dl.apply(d, d, lambda x, y: (x + y) % 3).probs().sum()
+
+    probs = torch.rand(2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain = probs.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(loss(plain), plain)
+    torch.testing.assert_close(torch.func.grad(loss)(probs), wanted)

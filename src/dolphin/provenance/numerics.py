@@ -281,7 +281,10 @@ def recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     """The result of a function that is recomputed in the backward pass, instead of being kept.
 
     It runs under the same limits, whatever is in force then: it must do exactly the same again.
+    A transform of `torch.func` can't recompute anything: there it is kept.
     """
+    if transformed():
+        return function(*arguments)
     limits = current_settings()
 
     def limited(*given: Any) -> Tensor:
