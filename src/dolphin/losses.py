@@ -25,10 +25,11 @@ from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.numerics import IMPOSSIBLE
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
 from dolphin.reading import (
     LOG_OF_ZERO,
     Match,
+    columns,
     log_prob_of,
     matching,
     read_targets,
@@ -105,12 +106,17 @@ def bce_loss(
     d = operand("bce_loss", distribution)
     rows = _Rows.of("bce_loss", d, targets, weight, ignore, reduction)
     tags = d.tags_to_read()  # all of them are read
-    up = _reachable(d, "bce_loss", rows.targets, match)
+    hits = None if match is None else matching("bce_loss", d.domain, rows.targets, match)
     if d.width == 0:
-        return rows.reduced(-up)
-    rest = d.in_rows(d.provenance.log_of_rest(tags))
-    wrong = _others(d, rows.targets, match).to(rest.device)
-    down = torch.where(wrong, rest, 0.0).sum(1)
+        return rows.reduced(-_reachable(d, "bce_loss", rows.targets, match))
+    logs, rest = (d.in_rows(numbers) for numbers in d.provenance.logs_and_rest(tags))
+    if hits is not None and len(np.unique(hits[0])) == len(hits[0]):  # at most one in each row
+        places = np.full((d.batch, 1), -1, dtype=np.int64)
+        places[hits[0], 0] = hits[1]
+        up = _finite(columns(logs, places, ZERO)[:, 0])
+    else:
+        up = _reachable(d, "bce_loss", rows.targets, match)
+    down = torch.where(_others(d, rows.targets, hits).to(rest.device), rest, 0.0).sum(1)
     return rows.reduced(-(up + down))
 
 
@@ -179,22 +185,30 @@ def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> T
 
 def _reachable(d: Tagged, operation: str, targets: Any, match: Match | None) -> Tensor:
     """(B,) log P(target), however small; a finite constant where the target can't be reached."""
-    logs = log_prob_of(d, operation, targets, match, warn=True)
+    return _finite(log_prob_of(d, operation, targets, match, warn=True))
+
+
+def _finite(logs: Tensor) -> Tensor:
+    """Logarithms, with a constant in place of that of 0."""
     if reading_is_free(logs) and logs.detach().amin().item() > IMPOSSIBLE:
         return logs
     return torch.where(logs > IMPOSSIBLE, logs, LOG_OF_ZERO)
 
 
-def _others(d: Tagged, targets: Sequence[Any], match: Match | None) -> Tensor:
-    """(B, width), True for symbols that are not the target of their row."""
+def _others(
+    d: Tagged, targets: Sequence[Any], hits: tuple[np.ndarray, np.ndarray] | None
+) -> Tensor:
+    """(B, width), True for symbols that are not the target of their row.
+
+    `hits`: rows and places of those that are; None if only equal symbols are.
+    """
     others = np.ones((d.batch, d.width), dtype=bool)
-    if match is None:
+    if hits is None:
         places = target_places(d, targets)
         rows = np.flatnonzero(places >= 0)
         others[rows, places[rows]] = False
     else:
-        rows, places = matching("bce_loss", d.domain, targets, match)
-        others[rows, places] = False
+        others[hits] = False
     if not isinstance(d.domain, Symbols):
         others &= d.domain.numbers >= 0
     return torch.from_numpy(others)

@@ -147,7 +147,8 @@ class CountTransfers(TorchDispatchMode):
 
 
 def test_per_row_programs_transfer_only_what_they_sample(monkeypatch):
-    """The kept places of each sample go to the host, once for each call of `sample`."""
+    """Something goes to the host once for each call of `sample`: the likelihoods of few symbols,
+    or which of many are kept."""
     for name, module in list(sys.modules.items()):
         if name.startswith("dolphin.") and hasattr(module, "reading_is_free"):
             monkeypatch.setattr(module, "reading_is_free", lambda tensor: False)
@@ -162,8 +163,12 @@ def test_per_row_programs_transfer_only_what_they_sample(monkeypatch):
             kept = dl.sample(d, 3)
             total = dl.sample(dl.apply(kept, kept, lambda x, y: x + 2 * y), 4)
             dl.get_probs(dl.apply(total, lambda x: x % 3), symbols=[0, 1, 2])
-        assert copies == [(5, 3), (5, 4)]
+        assert copies == [(5, 10), (5, 9)]
         assert counted.reads == 0
+        copies.clear()
+        wide = dl.Distribution(torch.rand(5, 200).softmax(-1), range(200), provenance=provenance)
+        dl.sample(wide, 3)
+        assert copies == [(5, 3)]
 
 
 def test_index_tensors_are_made_once_per_device(monkeypatch):

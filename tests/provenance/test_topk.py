@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 import dolphin as dl
 from algebras import Algebra
-from dolphin.provenance.topk import weighing
+from dolphin.provenance.topk import search, weighing
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -39,6 +41,79 @@ def test_absorption_among_negated_facts_of_no_weight(probs):
     same = dl.apply(nothing, nothing, lambda x, y: x)
     assert dl.get_probs(same)[0].tolist() == pytest.approx([1 - p for p in probs])
     assert [len(same.explain(x)) for x in range(3)] == [1, 1, 1]
+
+
+def test_inputs_weighed_together_or_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs of different sizes and numbers of rows, with groups of columns that are apart."""
+    groups = [True, [[0, 2], [1]], True, [[0, 1], [2, 3]], False]
+    sizes, rows = [4, 3, 10, 4, 2], [3, 3, 1, 3, 3]
+
+    def answer(together: int) -> list[torch.Tensor]:
+        monkeypatch.setattr(weighing, "_TOGETHER", together)
+        noise = torch.Generator().manual_seed(0)
+        given = [
+            torch.rand(r, n, dtype=torch.float64, generator=noise).mul_(0.09).requires_grad_()
+            for n, r in zip(sizes, rows, strict=True)
+        ]
+        inputs = [
+            dl.Distribution(p, range(p.shape[1]), exclusive=e, provenance="dtkp-am")
+            for p, e in zip(given, groups, strict=True)
+        ]
+        found = dl.reduce(lambda a, b: (a + b) % 3, inputs).log_probs()
+        weights = torch.linspace(0.5, 2.0, found.numel(), dtype=torch.float64).view_as(found)
+        return [found.detach(), *torch.autograd.grad((found * weights).sum(), given)]
+
+    for one, other in zip(answer(1 << 16), answer(0), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("way", ["sorted", "searched", "every group searched"])
+def test_formulas_that_are_mostly_alone(way: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strings grow by a symbol; some meet, and some rows have ended: values by enumeration."""
+    if way == "searched":
+        monkeypatch.setattr(search, "_FEW", 0)
+    if way == "every group searched":
+        monkeypatch.setattr(search.Search, "in_order", False, raising=False)
+        original = search.Search.__init__
+
+        def init(self: search.Search, *args: object, **kwargs: object) -> None:
+            original(self, *args, **kwargs)  # type: ignore[arg-type]
+            self.in_order = False
+
+        monkeypatch.setattr(search.Search, "__init__", init)
+    noise = torch.Generator().manual_seed(1)
+    given = torch.rand(3, 4, 3, dtype=torch.float64, generator=noise).softmax(-1)
+    given.requires_grad_()
+    lengths = torch.tensor([4, 2, 3])
+    with dl.using("dtkp-am", k=k):
+        places = [dl.Distribution(p, [1, 2, 3]) for p in given.unbind(1)]
+    total = dl.sample(places[0].map(lambda s: (s,)), 2)
+    for number, place in enumerate(places[1:], start=1):
+        total = dl.apply(total, place, _extended, where=lengths > number)
+    proofs: dict[tuple[int, tuple[int, ...]], list[torch.Tensor]] = {}
+    for row in range(3):
+        first = given[row, 0].detach().topk(2).indices.tolist()
+        for symbols in itertools.product(range(3), repeat=int(lengths[row])):
+            if symbols[0] not in first:
+                continue
+            made: tuple[int, ...] = (symbols[0] + 1,)
+            for symbol in symbols[1:]:
+                made = _extended(made, symbol + 1)
+            weight = torch.stack([given[row, at, s] for at, s in enumerate(symbols)]).prod()
+            proofs.setdefault((row, made), []).append(weight)
+    wanted = {key: torch.stack(w).topk(min(k, len(w))).values.sum() for key, w in proofs.items()}
+    found = {(row, symbol): total.probs([symbol])[row, 0] for row, symbol in wanted}
+    torch.testing.assert_close(list(found.values()), list(wanted.values()))
+    for numbers in (found, wanted):
+        numbers["all"] = sum(p * (1 + n) for n, p in enumerate(numbers.values()))
+    grads = [torch.autograd.grad(numbers["all"], given)[0] for numbers in (found, wanted)]
+    torch.testing.assert_close(*grads)
+
+
+def _extended(made: tuple[int, ...], symbol: int) -> tuple[int, ...]:
+    """One more symbol; after a 3 it is added to that, where 2 and 3 count the same."""
+    return (*made[:-1], 3 + min(symbol, 2)) if made[-1] == 3 else (*made, symbol)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

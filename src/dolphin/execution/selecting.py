@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dolphin.arguments import count, option
 from dolphin.errors import InputError, UnsupportedError, shorten
@@ -74,6 +75,7 @@ def check_generator(operation: str, generator: Any) -> None:
         )
 
 
+_IMPOSSIBLE = -1e20  # symbols below are not sampled, unless there is room for all of a row
 _LAST = -1e35  # after every symbol, before the places without one
 
 
@@ -91,22 +93,53 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     if d.width <= k:  # what a row's own choices mean doesn't depend on how long other rows are
         return d.copied()
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
-    impossible = ranking < -1e20
-    if isinstance(d.domain, RowSymbols):
-        absent = d.domain.numbers == ABSENT
-        short = (~absent).sum(1, keepdims=True) <= k  # such a row keeps all its symbols
-        absent, short = (torch.from_numpy(mask).to(ranking.device) for mask in (absent, short))
-        impossible = torch.where(short, absent, impossible | absent)
-        ranking = ranking.clamp(min=_LAST)
     if method == "categorical":  # Gumbel top-k: the largest of log p + noise
         noise = torch.rand(
             ranking.shape, generator=generator, device=ranking.device, dtype=torch.float64
         )
-        ranking = ranking - (-noise.clamp(min=1e-300).log()).log()
+        noise = (-noise.clamp(min=1e-300).log()).log()
+    else:
+        noise = None
+    if d.width <= _NARROW:
+        return _keep(d, _best_of_few(d, k, array_of(ranking), noise))
+    return _keep(d, _best_of_many(d, k, ranking, noise))
+
+
+_NARROW = 128  # symbols of a row that are compared on the host: one transfer instead of ten kernels
+
+
+def _best_of_few(d: Tagged, k: int, ranking: np.ndarray, noise: Tensor | None) -> np.ndarray:
+    """The places of the k best of each row in ascending order, `ABSENT` where there are fewer.
+
+    Of equal ones the first are taken.
+    """
+    possible = ranking >= _IMPOSSIBLE
+    if isinstance(d.domain, RowSymbols):
+        present = d.domain.numbers != ABSENT
+        short = present.sum(1, keepdims=True) <= k  # such a row keeps all its symbols
+        possible = np.where(short, present, possible & present)
+    if noise is not None:
+        ranking = ranking - array_of(noise)
+    order = np.where(possible, -ranking, np.inf).argsort(axis=1, kind="stable")[:, :k]
+    kept = np.take_along_axis(possible, order, axis=1)
+    order = np.sort(np.where(kept, order, d.width), axis=1)
+    return np.where(order == d.width, ABSENT, order)
+
+
+def _best_of_many(d: Tagged, k: int, ranking: Tensor, noise: Tensor | None) -> np.ndarray:
+    """The same on the device, so that only the places go to the host."""
+    impossible = ranking < _IMPOSSIBLE
+    if isinstance(d.domain, RowSymbols):
+        absent = d.domain.numbers == ABSENT
+        short = (~absent).sum(1, keepdims=True) <= k
+        absent, short = (torch.from_numpy(mask).to(ranking.device) for mask in (absent, short))
+        impossible = torch.where(short, absent, impossible | absent)
+        ranking = ranking.clamp(min=_LAST)
+    ranking = ranking if noise is None else ranking - noise
     kept = ranking.masked_fill(impossible, -torch.inf).topk(k, dim=1).indices
     kept = torch.where(impossible.gather(1, kept), d.width, kept).sort(dim=1).values
     places = array_of(kept)
-    return _keep(d, np.where(places == d.width, ABSENT, places))
+    return np.where(places == d.width, ABSENT, places)
 
 
 def _keep(d: Tagged, places: np.ndarray) -> Tagged:

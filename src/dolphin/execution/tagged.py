@@ -83,7 +83,7 @@ class Tagged:
     @property
     def shared(self) -> bool:
         """Whether all rows have the same symbols."""
-        return isinstance(self.domain, Symbols)
+        return not isinstance(self.domain, RowSymbols)
 
     @property
     def certain(self) -> bool:
@@ -94,7 +94,7 @@ class Tagged:
     def width(self) -> int:
         """Symbols of all rows together, or places for symbols of each row."""
         domain = self.domain
-        return len(domain) if isinstance(domain, Symbols) else domain.width
+        return domain.width if isinstance(domain, RowSymbols) else len(domain)
 
     @property
     def tags(self) -> Tags | None:

@@ -97,10 +97,10 @@ class Provenance(abc.ABC):
         """Probabilities, (n, r), differentiable."""
         return prob_of_log(self.log_probs(tags))
 
-    def log_of_rest(self, tags: Tags) -> Tensor:
-        """Logarithms of 1 - P, (n, r), differentiable at 0 and 1, too; finite."""
+    def logs_and_rest(self, tags: Tags) -> tuple[Tensor, Tensor]:
+        """`log_probs`, and logarithms of 1 - P, (n, r), differentiable at 0 and 1, too; finite."""
         logs = self.log_probs(tags)
-        return log_of_rest(logs, logs.dtype)
+        return logs, log_of_rest(logs, logs.dtype)
 
     def ranking(self, tags: Tags) -> Tensor:
         """Numbers that order the symbols of a row by likelihood, (n, r), without gradient."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.calling import ABSENT, Watch, name_of
 from dolphin.symbolic.chance import Sources, expanded
 from dolphin.symbolic.identity import note_not_remembered
@@ -119,9 +121,8 @@ _LARGEST_SCATTER = 1 << 24  # places of an array that is never read as a whole
 def first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each code below `bound` appears first, in that order, and the group of every entry."""
     count = len(codes)
-    if bound > min(_LARGEST_SCATTER, 64 * count):  # few codes of many: sorting visits only these
-        _, found, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        first_of = found[inverse]
+    if bound > min(_LARGEST_SCATTER, 16 * count):  # few codes of many: sorting visits only these
+        first_of = _first_by_sorting(codes, bound)
     else:  # five times faster than sorting; what is not written here is not read either
         seen = np.empty(bound, dtype=np.int32 if count < 2**31 else np.int64)
         seen[codes[::-1]] = np.arange(count - 1, -1, -1)  # the first appearance stays
@@ -130,6 +131,27 @@ def first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.nda
     rank = np.empty(count, dtype=np.int64)
     rank[first] = np.arange(len(first))
     return first, rank[first_of]
+
+
+def _first_by_sorting(codes: np.ndarray, bound: int) -> np.ndarray:
+    """The place of the first entry with the same code, for each entry.
+
+    Code and place are sorted as one number: three times faster than `np.unique`.
+    """
+    bits = len(codes).bit_length()
+    if bound.bit_length() + bits > 62:
+        _, found, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return found[inverse]
+    keys = (codes << bits) | np.arange(len(codes))
+    keys.sort()
+    place = keys & ((1 << bits) - 1)
+    keys >>= bits
+    begins = np.empty(len(keys), dtype=bool)
+    begins[:1] = True
+    np.not_equal(keys[1:], keys[:-1], out=begins[1:])
+    first_of = np.empty_like(place)
+    first_of[place] = place[begins][np.cumsum(begins) - 1]
+    return first_of
 
 
 def _taken(
@@ -148,8 +170,8 @@ def _products(call: _Call) -> _Found:
     widths = [number.shape[1] for number in numbers]
     size = rows.batch * int(np.prod(widths, dtype=object))
     check_size(call.task.operation, widths, size, rows.batch)
-    grids = [grid.reshape(-1) for grid in np.indices((rows.batch, *widths))]
-    row, places = grids[0], grids[1:]
+    grid = _known_grid if size <= _SMALL else _grid
+    row, *places = grid(rows.batch, *widths)
     valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
     for number, place in zip(numbers, places, strict=True):
         if (number == ABSENT).any():
@@ -157,6 +179,20 @@ def _products(call: _Call) -> _Found:
     if not valid.all():
         row, places = row[valid], [place[valid] for place in places]
     return _kept(row, places, call.results(_taken(numbers, row, places)))
+
+
+_SMALL = 1 << 14  # combinations of a grid that is kept
+
+
+def _grid(*sizes: int) -> list[np.ndarray]:
+    """The place of every combination along each axis, the first one slowest."""
+    grids = [grid.reshape(-1) for grid in np.indices(sizes)]
+    for grid in grids:
+        grid.flags.writeable = False
+    return grids
+
+
+_known_grid = registered("grids of combinations")(functools.lru_cache(maxsize=32)(_grid))
 
 
 def _kept(row: np.ndarray, places: list[np.ndarray], results: np.ndarray) -> _Found:

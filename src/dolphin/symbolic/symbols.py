@@ -152,6 +152,8 @@ class SymbolTable:
                     equal_one = new[number - first]
                 if symbol is equal_one or obviously_alike(symbol, equal_one):
                     numbers[place] = number
+                elif (variant := self._flat.get((symbol, flat_kind(symbol)))) is not None:
+                    numbers[place] = variant
             self.symbols += new
             self._note_types(first)
             known.update(fresh)  # other threads find a number once all about it is known

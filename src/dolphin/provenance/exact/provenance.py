@@ -110,10 +110,10 @@ class Exact(Provenance):
         # In double precision to the end: gradients near 0 and 1 need it.
         return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
 
-    def log_of_rest(self, tags: Formulas) -> Tensor:
+    def logs_and_rest(self, tags: Formulas) -> tuple[Tensor, Tensor]:
         # In double precision to the end: single precision has no exp of the logarithm of 0 here.
-        dtype = tags.like.dtype
-        return log_of_rest(self._read(tags, Circuit.log_probs), dtype).to(dtype)
+        dtype, logs = tags.like.dtype, self._read(tags, Circuit.log_probs)
+        return logs.to(dtype), log_of_rest(logs, dtype).to(dtype)
 
     def _read(
         self, tags: Formulas, evaluate: Callable[[Circuit, Sequence[Facts], torch.device], Tensor]

@@ -30,7 +30,7 @@ from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.bounded import register
 
 WORD_BITS = 63
-_WHOLE_WORD = (1 << WORD_BITS) - 1
+WHOLE_WORD = (1 << WORD_BITS) - 1
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
 
 
@@ -78,10 +78,8 @@ class Code:
         self.word_masks = [0] * words
         for digit in (digit for group in groups for digit in group.digits):
             self.word_masks[digit.word] |= digit.mask
-        # Whether several groups of neighbouring columns are all written in one digit of one size.
-        sizes = {digit.size for group in groups for digit in group.digits}
-        several = self.single_digits and len(sizes) == 1 and len(groups) > 1
-        self.alike = several and all(_neighbours(group.columns) for group in groups)
+        # Whether all groups are neighbouring columns written in one digit.
+        self.plain = self.single_digits and all(_neighbours(group.columns) for group in groups)
         self._devices: dict[torch.device, CodeTensors] = {}
 
     def on(self, device: torch.device) -> CodeTensors:
@@ -247,7 +245,7 @@ class Layout:
     def moves_to(self, target: Layout) -> list[Move]:
         """How words of this layout are rewritten for `target`, which has all its inputs."""
         if target.begins_with(self):
-            return [Move(word, _WHOLE_WORD, word, 0) for word in range(self.words)]
+            return [Move(word, WHOLE_WORD, word, 0) for word in range(self.words)]
         masks: dict[tuple[int, int, int], int] = {}
         for placement in self.placements:
             found = target.find(placement.facts)
@@ -255,7 +253,11 @@ class Layout:
             for move in moves_between(placement, found):
                 key = (move.source, move.target, move.shift)
                 masks[key] = masks.get(key, 0) | move.mask
-        return [Move(source, mask, to, shift) for (source, to, shift), mask in masks.items()]
+        sources = [source for source, _, _ in masks]
+        return [  # of a word that stays together, nothing needs to be masked
+            Move(source, WHOLE_WORD if sources.count(source) == 1 else mask, to, shift)
+            for (source, to, shift), mask in masks.items()
+        ]
 
     def begins_with(self, other: Layout) -> bool:
         """Whether the inputs of `other` have the same places here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from dolphin.execution.indices import Index, RowMap, to_device
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
-from dolphin.provenance.topk.encoding import Layout, Move, merge, moves_between
+from dolphin.provenance.topk.encoding import WHOLE_WORD, Layout, Move, merge, moves_between
 from dolphin.provenance.topk.parts import (
     LargeInput,
     check_words,
@@ -73,11 +74,16 @@ class Proofs:
 
 def at_places(tensor: Tensor, places: Tensor) -> Tensor:
     """Numbers (..., n, r) of the symbols at some places."""
-    if tensor.shape[-1] > 1:
+    if tensor.shape[-1] > 1 or math.prod(tensor.shape[:-2]) == 1:
         return tensor.index_select(-2, places)
     # Of one row, which is four times faster on a CPU.
     one = tensor.squeeze(-1)
     return one.gather(-1, places.expand(*one.shape[:-1], -1)).unsqueeze(-1)
+
+
+def absent(scores: Tensor, missing: Tensor) -> Tensor:
+    """Scores (k, n, r), those of no proof where a symbol is missing."""
+    return scores.masked_fill(missing[:, None], NO_PROOF)
 
 
 def with_signs(tags: Proofs) -> Proofs:
@@ -167,7 +173,7 @@ def selected(large: LargeInput, index: Index) -> Proofs:
     at, missing = index.on(facts.log_probs.device)
     scores = large.scores.index_select(1, at)
     if missing is not None:
-        scores = scores.masked_fill(missing[:, None], NO_PROOF)
+        scores = absent(scores, missing)
     row_map = None
     if large.flat:
         row_map = RowMap(RowAddress(facts.columns).split(np.maximum(places, 0))[0])
@@ -229,9 +235,34 @@ def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
         _add_moved(out, patterns, move)
 
 
+def joined(patterns: Tensor, more: Tensor, moves: Sequence[Move]) -> Tensor:
+    """Unions of patterns with those of another layout, of one or of as many proofs.
+
+    Overwrites the first ones where it can.
+    """
+    if patterns.shape[0] == 1:
+        for move in moves:
+            patterns = patterns | _bits(more, move)
+        return patterns
+    shape = torch.broadcast_shapes(patterns.shape[1:], more.shape[1:])
+    if shape != patterns.shape[1:]:
+        patterns = patterns.expand(-1, *shape).clone()
+    add_moved(patterns, more, moves)
+    return patterns
+
+
 def _add_moved(out: Tensor, patterns: Tensor, move: Move) -> None:
-    bits = patterns[move.source] & move.mask
-    out[move.target] |= bits << move.shift if move.shift >= 0 else bits >> -move.shift
+    out[move.target] |= _bits(patterns, move)
+
+
+def _bits(patterns: Tensor, move: Move) -> Tensor:
+    """The part of patterns that is moved, in its new place."""
+    bits = patterns[move.source]
+    if move.mask != WHOLE_WORD:
+        bits = bits & move.mask
+    if move.shift == 0:
+        return bits
+    return bits << move.shift if move.shift > 0 else bits >> -move.shift
 
 
 def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]]:
@@ -287,7 +318,7 @@ def select(tags: Proofs, index: Index) -> Proofs:
     places, missing = index.on(tags.scores.device)
     scores = at_places(tags.scores, places)
     if missing is not None:
-        scores = scores.masked_fill(missing[:, None], NO_PROOF)
+        scores = absent(scores, missing)
     word_and_mask = tags.fields
     return replace(
         tags,
@@ -366,7 +397,7 @@ def same(one: Proofs, other: Proofs | None) -> bool:
 
 def precision(tags: Proofs) -> torch.dtype:
     """That of the inputs, the widest if they differ."""
-    dtypes = [placement.facts.log_probs.dtype for placement in tags.layout.placements]
+    dtypes = {placement.facts.log_probs.dtype for placement in tags.layout.placements}
     return functools.reduce(torch.promote_types, dtypes) if dtypes else torch.get_default_dtype()
 
 

@@ -45,6 +45,8 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
     """(n, r) as (rows * n, 1), rows slowest."""
 
     def flat(tensor: Tensor) -> Tensor:
+        if tensor.shape[-1] == 1:
+            return tensor.repeat(*[1] * (tensor.dim() - 2), rows, 1)
         spread = tensor.expand(*tensor.shape[:-1], rows).transpose(-1, -2)
         return spread.reshape(*spread.shape[:-2], rows * tags.n, 1)
 

@@ -13,18 +13,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import SizeError
 from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import constant
+from dolphin.execution.indices import Contraction, Index, constant, to_device
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.topk.encoding import Placement, merge
-from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, add_moved, at_places, compatible, moved
+from dolphin.provenance.topk.proofs import (
+    NO_PROOF,
+    Proofs,
+    absent,
+    add_moved,
+    at_places,
+    compatible,
+    joined,
+    moved,
+)
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
 from dolphin.settings import current_settings
+
+_FEW = 4096  # combinations that are sorted faster than searched
 
 MOST_UNIONS = 1000  # of proofs in all rows, per combination of symbols that is allowed
 
@@ -76,11 +88,10 @@ class Search:
     operands as a whole may.
     """
 
-    def __init__(
-        self, operands: Sequence[Proofs], k: int, row: Tensor | None, *, apart: bool = False
-    ) -> None:
+    def __init__(self, operands: Sequence[Proofs], k: int, *, apart: bool = False) -> None:
         self.k = k
-        self.row = row  # of each group in the buckets' order, where rows are flattened
+        self.apart = apart
+        self.row: Tensor | None = None  # of each group in the buckets' order, if rows are flattened
         self.operands = operands = compatible(operands)
         self.rows = max(operand.rows for operand in operands)
         # The literal facts of an input are looked up in the patterns of the other operand, whose
@@ -104,6 +115,10 @@ class Search:
         single = single and self.disjoint and not reading_is_free(operands[0].scores)
         self.precision = torch.float32 if single else torch.float64
         self.slots = self._slots()
+        # Whether the unions of one combination are the proofs of one operand, in their order: the
+        # other has one proof, which says something else.
+        one_each = not self.shared and sum(operand.k > 1 for operand in operands) <= 1
+        self.in_order = (len(operands) == 1 or one_each) and max(o.k for o in operands) <= k
 
     def _slots(self) -> list[tuple[int, ...]]:
         """Which proofs of the operands can give one of the k likeliest unions."""
@@ -172,6 +187,60 @@ class Search:
         if not self.weighs and reading_is_free(self.operands[0].scores):
             return self._likeliest_first(chunk)
         return self._likeliest_of_all(chunk)
+
+    def each_alone(self, indices: Sequence[Index]) -> tuple[Tensor, Tensor]:
+        """Patterns and scores of groups that have one combination each, if those are `in_order`.
+
+        Combination g takes the proofs at indices[i][g] of operand i; none at -1.
+        """
+        device = self.operands[0].scores.device
+        scores: Tensor | None = None
+        patterns: Tensor | None = None
+        for operand, index, moves in zip(self.operands, indices, self.moves, strict=True):
+            places, missing = index.on(device)
+            found = at_places(operand.scores, places)
+            if scores is not None:
+                scores = scores + found
+            else:
+                scores = found if missing is None else absent(found, missing)
+            if not moves:  # a certain operand: the empty proof
+                continue
+            found = at_places(operand.patterns, places)
+            if patterns is None:
+                patterns = moved(found, moves, self.layout.words)
+            else:
+                patterns = joined(patterns, found, moves)
+        assert scores is not None
+        if patterns is None:
+            patterns = scores.new_zeros(0, *scores.shape, dtype=torch.int64)
+        return patterns, scores
+
+    def sorts(self, plan: Contraction) -> bool:
+        """Whether `sorted_out` finds the proofs of these groups, faster than a search."""
+        return self.in_order and self.simple and self.rows == 1 and plan.combinations <= _FEW
+
+    def sorted_out(self, plan: Contraction) -> tuple[Tensor, Tensor]:
+        """The k likeliest of groups of few combinations, by sorting all of their proofs.
+
+        Four times fewer kernels than a search, and no padding.
+        """
+        patterns, scores = self.each_alone([Index(index) for index in plan.indices])
+        device, slots = scores.device, scores.shape[0]
+        counts = slots * np.bincount(plan.group_of, minlength=plan.groups)
+        rank = np.arange(min(self.k, int(counts.max())))[:, None]
+        place = np.cumsum(counts) - counts + rank
+        chosen = Index(np.where(rank < counts, place, -1).reshape(-1))
+        ranked = scores.view(-1).argsort(descending=True, stable=True)
+        groups = to_device(np.tile(plan.group_of, slots), device)
+        order = ranked.index_select(0, groups.index_select(0, ranked).argsort(stable=True))
+        places, missing = chosen.on(device)
+        winners = order.index_select(0, places)
+        found = scores.view(-1).index_select(0, winners)
+        if missing is not None:
+            found = found.masked_fill(missing, NO_PROOF)
+        shape = (len(rank), plan.groups, 1)
+        flat = patterns.reshape(patterns.shape[0], 1, -1, 1)
+        return at_places(flat, winners).view(-1, *shape), found.view(shape)
 
     def _likeliest_of_all(
         self, chunk: _Chunk, known: tuple[Tensor, Tensor] | None = None
