@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -130,22 +131,20 @@ def read_groups(operation: str, exclusive: Exclusive, columns: int) -> Groups:
     try:
         if isinstance(exclusive, str):
             raise TypeError
-        groups = [tuple(operator.index(column) for column in group) for group in exclusive]
+        groups = [tuple(map(operator.index, group)) for group in exclusive]
     except TypeError:
         raise InputError(
             f"{operation}: exclusive must be True, False or a list of groups of column numbers "
             f"such as [[0, 1, 2], [3, 4]], got {shorten(exclusive)}."
         ) from None
-    seen: set[int] = set()
-    for group in groups:
-        for column in group:
-            if not 0 <= column < columns:
-                raise InputError(
-                    f"{operation}: exclusive names column {column}, but there are {columns}."
-                )
-            if column in seen:
-                raise InputError(f"{operation}: exclusive names column {column} more than once.")
-            seen.add(column)
+    named = list(itertools.chain.from_iterable(groups))
+    seen = set(named)
+    if min(named, default=0) < 0 or max(named, default=-1) >= columns:
+        wrong = next(column for column in named if not 0 <= column < columns)
+        raise InputError(f"{operation}: exclusive names column {wrong}, but there are {columns}.")
+    if len(seen) < len(named):
+        twice = next(column for at, column in enumerate(named) if column in named[:at])
+        raise InputError(f"{operation}: exclusive names column {twice} more than once.")
     rest = [(column,) for column in range(columns) if column not in seen]
     return tuple([group for group in groups if group] + rest)
 

@@ -62,7 +62,7 @@ class _Look(NamedTuple):
     contents: list[Hashable]
 
 
-# Looking at a named tuple again costs 30 microseconds instead of 700.
+# Looking at a named tuple again costs 10 microseconds instead of 700.
 _looks: BoundedCache[tuple[int, ...], _Look] = BoundedCache(64)
 register("classes of symbols", _looks.__len__, _looks.clear)
 

@@ -177,7 +177,8 @@ class Trail:
                 return self.follow(value)
             self._patchable.append((value, Code([value])))
             root = str(value.__globals__.get("__name__")).partition(".")[0]
-            return all(map(self._cell, value.__closure__ or ())) and self._library(root)
+            known = all(map(self._cell, value.__closure__ or ()))
+            return known and (_stands_alone(value) or self._library(root))
         if cls is types.BuiltinFunctionType:
             owner = value.__self__  # `tuple` of `tuple.__new__`
             inside = isinstance(owner, (types.ModuleType, type(None)))
@@ -249,6 +250,13 @@ _Texts = tuple[str, str, str | None]
 def _about(cls: type) -> tuple[Any, ...]:
     """What a class has besides the names in it."""
     return (cls.__name__, cls.__qualname__, cls.__mro__)
+
+
+def _stands_alone(function: types.FunctionType) -> bool:
+    """Whether a function reads no name of its module, as those that a named tuple is given."""
+    names = (use.name for use in uses_of(function.__code__).chains if use.root == "global")
+    scope = function.__globals__
+    return scope.get("__name__") == "collections" and scope.keys().isdisjoint(names)
 
 
 def _held_by(cell: types.CellType) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -23,20 +24,26 @@ def told_facts(probs: Tensor, batch: StoryBatch) -> dl.Distribution:
     probability 0. Each mention of a pair is a separate input; two that say the same are two proofs
     of one fact.
     """
-    pairs = list(itertools.permutations(range(batch.people), 2))
+    symbols, one_each = _facts_about(batch.people)
     first, second = batch.pairs.unbind(1)
     columns = first * (batch.people - 1) + second - (second > first).long()
-    symbols = [Fact(a, relation, b) for a, b in pairs for relation in RELATIONS]
-    size = len(RELATIONS)
-    one_each = [range(size * place, size * (place + 1)) for place in range(len(pairs))]
     layers = []
     for repeat in range(1 + max(batch.repeats.tolist(), default=0)):
         mentioned = batch.repeats == repeat
         index = (batch.rows[mentioned].to(probs.device), columns[mentioned].to(probs.device))
-        layer = probs.new_zeros(len(batch.stories), len(pairs), size)
+        layer = probs.new_zeros(len(batch.stories), len(one_each), len(RELATIONS))
         layer = layer.index_put(index, probs[mentioned.to(probs.device)])
         layers.append(dl.Distribution(layer.flatten(1), symbols, exclusive=one_each))
     return dl.union(*layers)
+
+
+@functools.cache
+def _facts_about(people: int) -> tuple[tuple[Fact, ...], tuple[range, ...]]:
+    """All facts about this many people, and those of each pair, of which one holds at most."""
+    pairs = list(itertools.permutations(range(people), 2))
+    facts = tuple(Fact(a, relation, b) for a, b in pairs for relation in RELATIONS)
+    size = len(RELATIONS)
+    return facts, tuple(range(size * place, size * (place + 1)) for place in range(len(pairs)))
 
 
 def relation_in_one(
@@ -54,15 +61,24 @@ def relation_in_one(
     return relation_asked_for(dl.union(*told), links)
 
 
-def derive(told: dl.Distribution, links: int | None = None) -> dl.Distribution:
-    """All facts that follow from told ones, in any way that the table allows.
+def relation_asked_for(told: dl.Distribution, links: int | None = None) -> dl.Distribution:
+    """What person 1 is to person 0: a distribution over relations.
 
-    It derives until nothing changes; that needs a provenance that sees when another derivation of a
-    known fact adds nothing. Where probabilities are added up, `links` bounds how many told facts a
-    derivation may use, and each derivation counts once.
+    It follows from told facts, in any way that the table allows. Facts are derived until nothing
+    changes; that needs a provenance that sees when another derivation of a known fact adds nothing.
+    Where probabilities are added up, `links` bounds how many told facts a derivation may use, and
+    each derivation counts once.
     """
-    if links is not None:
-        return _derive_by_length(told, links)
+    facts = derive(told) if links is None else _answers_by_length(told, links)
+    return dl.apply_if(
+        facts,
+        lambda fact: fact.relation,
+        lambda fact: fact.whose == ASKER and fact.who == ASKED,
+    )
+
+
+def derive(told: dl.Distribution) -> dl.Distribution:
+    """All facts that follow from told ones."""
     return dl.fixpoint(lambda known: dl.union(told, _compose(known, known)), told)
 
 
@@ -73,24 +89,22 @@ def _compose(first: dl.Distribution, second: dl.Distribution) -> dl.Distribution
     )
 
 
-def _derive_by_length(told: dl.Distribution, links: int) -> dl.Distribution:
-    """Facts from one told fact, from two, from three ..., all together."""
+def _answers_by_length(told: dl.Distribution, links: int) -> dl.Distribution:
+    """Facts from one told fact, from two, from three ..., all together.
+
+    Of those from `links` facts, which nothing is derived from, only answers: they begin with
+    a fact about the asker and end with one that leads to the person asked about.
+    """
     by_length = [told]
-    for length in range(2, links + 1):
-        parts = [
-            _compose(by_length[left - 1], by_length[length - left - 1]) for left in range(1, length)
-        ]
-        by_length.append(dl.union(*parts))
-    return dl.union(*by_length)
-
-
-def relation_asked_for(told: dl.Distribution, links: int | None = None) -> dl.Distribution:
-    """What person 1 is to person 0: a distribution over relations. `links` as in `derive`."""
-    return dl.apply_if(
-        derive(told, links),
-        lambda fact: fact.relation,
-        lambda fact: fact.whose == ASKER and fact.who == ASKED,
-    )
+    for length in range(2, links):
+        splits = [(by_length[left], by_length[-1 - left]) for left in range(length - 1)]
+        by_length.append(dl.union(*(_compose(first, second) for first, second in splits)))
+    if links == 1:
+        return told
+    begun = [dl.filter(facts, lambda fact: fact.whose == ASKER) for facts in by_length]
+    ended = [dl.filter(facts, lambda fact: fact.who == ASKED) for facts in by_length]
+    last = [_compose(first, second) for first, second in zip(begun, ended[::-1], strict=True)]
+    return dl.union(*begun, *last)
 
 
 def likeliest(answers: dl.Distribution) -> list[str]:
