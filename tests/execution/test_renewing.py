@@ -8,22 +8,11 @@ import torch
 import dolphin as dl
 from algebras import NAMES, provenance_of
 from dolphin.execution import renewing
+from paths import begins, ends, whole
 
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (0, 2), (3, 4), (1, 4)]  # with a cycle
 REPEATABLE = ["exact", "viterbi", "min-max", "boolean"]
 LAYOUTS = ["shared", "rows", "ragged"]
-
-
-def ends(path):
-    return path[1]
-
-
-def begins(edge):
-    return edge[0]
-
-
-def whole(first, second):
-    return first[0], second[1]
 
 
 def edges_of(layout, probs, provenance):

@@ -11,28 +11,13 @@ from torch import Tensor
 
 import dolphin as dl
 from dolphin.execution.sketching import RowLoop
+from paths import both, closure, extend, kept
 
 Rows = list[list[tuple[int, int]]]
 Program = Callable[[dl.Distribution], dl.Distribution]
 
 RING = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 1), (3, 4)]
 RAGGED: Rows = [RING, [(7, 8), (8, 9)], [], [(0, 1), (2, 3), (1, 2), (3, 2)], [(5, 5), (5, 6)]]
-
-
-def _extend(paths: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    return dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=(lambda p: p[1], lambda e: e[0]))
-
-
-def _closure(edges: dl.Distribution) -> dl.Distribution:
-    return dl.fixpoint(lambda paths: dl.union(edges, _extend(paths, edges)), edges)
-
-
-def _kept(edges: dl.Distribution) -> dl.Distribution:
-    return dl.fixpoint(lambda paths: dl.union(paths, _extend(paths, edges)), edges)
-
-
-def _both(edges: dl.Distribution) -> dl.Distribution:
-    return dl.fixpoint(lambda paths: dl.union(edges, paths, _extend(paths, edges)), edges)
 
 
 def _by_condition(edges: dl.Distribution) -> dl.Distribution:
@@ -56,7 +41,7 @@ def _from_one(edges: dl.Distribution) -> dl.Distribution:
     return dl.fixpoint(step, near)
 
 
-PROGRAMS = [_closure, _kept, _both, _by_condition, _from_one]
+PROGRAMS = [closure, kept, both, _by_condition, _from_one]
 ALGEBRAS = [
     dl.DAMP(),
     dl.DAMP(above_one="pass"),
@@ -148,7 +133,7 @@ def test_one_row_and_single_precision(
     algebra: dl.Provenance, loops: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rows in ([RING], [[(0, 1)]], RAGGED):
-        given = _closure, rows, algebra
+        given = closure, rows, algebra
         plain = _by_rounds(monkeypatch, *given, dtype=torch.float32)
         _assert_same(_run(*given, dtype=torch.float32), plain, tolerance=2e-5)
     assert all(loops)
@@ -174,15 +159,15 @@ def test_nothing_beside_a_sum_above_one_keeps_its_gradient(
         patched.setattr(RowLoop, "run", lambda *_: None)
         plain = gradient(False)
     assert [pytest.approx(plain)] * 2 == [*found]
-    assert plain[4] == pytest.approx(2.0 if program is _both else 1.0)
+    assert plain[4] == pytest.approx(2.0 if program is both else 1.0)
 
 
 def test_proofs_that_contain_others(loops: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ways around a ring contain shorter ones: with many places, those must not be kept."""
     ring = [(a, (a + 1) % 4) for a in range(4)] + [(b, a) for a, b in RING[:2]] + [(2, 2), (3, 3)]
     for k in (2, 4, 12):
-        plain = _by_rounds(monkeypatch, _closure, [ring, RING], dl.TopKProofs(k=k), scale=4.0)
-        _assert_same(_run(_closure, [ring, RING], dl.TopKProofs(k=k), scale=4.0), plain)
+        plain = _by_rounds(monkeypatch, closure, [ring, RING], dl.TopKProofs(k=k), scale=4.0)
+        _assert_same(_run(closure, [ring, RING], dl.TopKProofs(k=k), scale=4.0), plain)
     assert all(loops)
 
 
@@ -192,7 +177,7 @@ def test_second_derivatives(
 ) -> None:
     def second(logits: Tensor) -> Tensor:
         logits = logits.clone().requires_grad_()
-        probs = _closure(_input(RAGGED, logits, algebra, False)).probs()
+        probs = closure(_input(RAGGED, logits, algebra, False)).probs()
         (first,) = torch.autograd.grad((probs**2).sum(), logits, create_graph=True)
         return torch.autograd.grad((first**2).sum(), logits)[0]
 
@@ -207,7 +192,7 @@ def test_second_derivatives(
 
 def _looking(edges: dl.Distribution) -> dl.Distribution:
     def step(paths: dl.Distribution) -> dl.Distribution:
-        return dl.union(edges, _extend(paths, edges)) if len(paths) < 9 else paths
+        return dl.union(edges, extend(paths, edges)) if len(paths) < 9 else paths
 
     return dl.fixpoint(step, edges)
 
@@ -215,7 +200,7 @@ def _looking(edges: dl.Distribution) -> dl.Distribution:
 def _reading(edges: dl.Distribution) -> dl.Distribution:
     def step(paths: dl.Distribution) -> dl.Distribution:
         assert paths.symbols
-        return dl.union(edges, _extend(paths, edges))
+        return dl.union(edges, extend(paths, edges))
 
     return dl.fixpoint(step, edges)
 
@@ -223,14 +208,14 @@ def _reading(edges: dl.Distribution) -> dl.Distribution:
 def _without_gradient(edges: dl.Distribution) -> dl.Distribution:
     def step(paths: dl.Distribution) -> dl.Distribution:
         with torch.no_grad():
-            longer = _extend(paths, edges)
+            longer = extend(paths, edges)
         return dl.union(edges, longer)
 
     return dl.fixpoint(step, edges)
 
 
 def _squared(edges: dl.Distribution) -> dl.Distribution:
-    return dl.fixpoint(lambda paths: dl.union(edges, _extend(paths, paths)), edges)
+    return dl.fixpoint(lambda paths: dl.union(edges, extend(paths, paths)), edges)
 
 
 def _swapped(edges: dl.Distribution) -> dl.Distribution:
@@ -243,7 +228,7 @@ def _swapped(edges: dl.Distribution) -> dl.Distribution:
 
 def _filtered(edges: dl.Distribution) -> dl.Distribution:
     def step(paths: dl.Distribution) -> dl.Distribution:
-        return dl.union(edges, dl.filter(_extend(paths, edges), lambda p: p[0] != p[1]))
+        return dl.union(edges, dl.filter(extend(paths, edges), lambda p: p[0] != p[1]))
 
     return dl.fixpoint(step, edges)
 
@@ -263,7 +248,7 @@ def _random(edges: dl.Distribution) -> dl.Distribution:
 
 def _new_edges_each_time(edges: dl.Distribution) -> dl.Distribution:
     def step(paths: dl.Distribution) -> dl.Distribution:
-        return dl.union(edges, _extend(paths, dl.negate(edges)))
+        return dl.union(edges, extend(paths, dl.negate(edges)))
 
     return dl.fixpoint(step, edges)
 
@@ -273,7 +258,7 @@ def _counting(edges: dl.Distribution) -> dl.Distribution:
 
     def step(paths: dl.Distribution) -> dl.Distribution:
         rounds[0] += 1
-        return dl.union(edges, _extend(paths, edges)) if rounds[0] < 3 else paths
+        return dl.union(edges, extend(paths, edges)) if rounds[0] < 3 else paths
 
     return dl.fixpoint(step, edges)
 
@@ -313,7 +298,7 @@ def test_a_loop_ends_after_as_many_rounds(algebra: dl.Provenance, loops: list[bo
     edges = _input([RING, [(0, 1)]], torch.zeros(len(RING) + 1), algebra, False)
 
     def step(paths: dl.Distribution) -> dl.Distribution:
-        return dl.union(edges, _extend(paths, edges))
+        return dl.union(edges, extend(paths, edges))
 
     for _ in range(2):
         dl.fixpoint(step, edges)
@@ -337,7 +322,7 @@ def test_what_can_not_be_reached_has_no_proof() -> None:
     """Edges that exclude each other make no path of two."""
     rows = [([(0, 1), (1, 2)], torch.tensor([0.5, 0.4]))] * 2
     edges = dl.Distribution.from_rows(rows, exclusive=True, provenance="dtkp-am")
-    found = _closure(edges)
+    found = closure(edges)
     assert found.row(0) == [((0, 1), 0.5), ((1, 2), 0.4), ((0, 2), 0.0)]
 
 
@@ -347,7 +332,7 @@ def test_nothing_of_a_step_is_kept_alive() -> None:
 
     logits = torch.zeros(sum(map(len, RAGGED)), requires_grad=True)
     edges = _input(RAGGED, logits, dl.TopKProofs(k=2), False)
-    found = _closure(edges)
+    found = closure(edges)
     dead = [weakref.ref(edges), weakref.ref(found)]
     del edges, found
     gc.collect()

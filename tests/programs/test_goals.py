@@ -11,23 +11,12 @@ import dolphin as dl
 from algebras import NAMES, provenance_of
 from dolphin.execution import run
 from dolphin.provenance.contract import Provenance
+from paths import begins, ends, whole
 
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (1, 4), (5, 0)]  # with a cycle
 TREE = [(0, 1), (1, 2), (0, 3), (2, 4), (2, 5), (1, 6), (7, 0)]  # one way to each vertex
 EVERY = [(a, b) for a in range(8) for b in range(8)]
 STARTS = [2, 0]
-
-
-def ends(path):
-    return path[1]
-
-
-def begins(edge):
-    return edge[0]
-
-
-def whole(first, second):
-    return first[0], second[1]
 
 
 def edges_of(name, layout):
