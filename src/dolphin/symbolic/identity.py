@@ -117,7 +117,8 @@ def key_of(
 
     Every function is inspected, even with `cache=False`: none may read a clock.
     """
-    flag(operation, "cache", cache)
+    if cache is not True:
+        flag(operation, "cache", cache)
     parts: list[Hashable] = []
     for function in functions:
         known = Identity("none") if function is None else identify(function, operation, slot)

@@ -37,7 +37,7 @@ class Task(NamedTuple):
         """
         functions = (self.function, self.condition, *(self.on or ()))
         key = key_of(self.operation, functions, self.cache, sources.slot)
-        return including(key, changing, self.function)
+        return including(key, changing, self.function) if changing else key
 
     def watch(self, key: Hashable | None, sources: Sources, changing: Changing) -> Watch | None:
         """A watch that notices if the functions change what they read."""
