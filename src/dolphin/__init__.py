@@ -13,8 +13,9 @@ from dolphin.conditioning import (
     normalized,
     posterior,
 )
-from dolphin.diagnosis import Diagnosis, Finding, diagnose
+from dolphin.diagnosis import diagnose
 from dolphin.display.drawing import Drawing, draw
+from dolphin.display.findings import Diagnosis, Finding
 from dolphin.display.proofs import Derivation, Fact, Proof, Proofs
 from dolphin.distribution import Distribution
 from dolphin.errors import (
