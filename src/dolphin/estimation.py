@@ -32,7 +32,7 @@ from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.plans import caches
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 Method = Literal["indecater", "reinforce", "ised"]
 Outcome = Literal["auto", "number", "symbol"]

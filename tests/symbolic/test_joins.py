@@ -13,7 +13,7 @@ import dolphin as dl
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Joined, Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 
 def test_matches_are_those_of_two_loops() -> None:

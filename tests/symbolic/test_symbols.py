@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 
 class Colour(enum.Enum):

@@ -18,7 +18,7 @@ from dolphin.symbolic.executions import Leaf, Node
 from dolphin.symbolic.planning import grouped
 from dolphin.symbolic.plans import Plan, RowAddress
 from dolphin.symbolic.row_planning import group_rows
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 
 class Choices:

@@ -35,7 +35,7 @@ from dolphin.provenance.facts import Facts, Groups
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log_of_facts
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 
 @dataclass(frozen=True)

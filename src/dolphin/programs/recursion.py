@@ -31,7 +31,8 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.surroundings import in_operation, surroundings
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 
 R = TypeVar("R")
 S = TypeVar("S")

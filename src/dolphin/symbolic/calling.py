@@ -17,7 +17,7 @@ from dolphin.symbolic.changing import Changing, including
 from dolphin.symbolic.identity import fingerprint, key_of
 from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.surroundings import calls_of_functions
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 ABSENT = -1  # instead of a symbol's number: this combination gives nothing
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, SupportsFloat, TypeVar
 import numpy as np
 
 from dolphin.errors import InputError, shorten
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 S = TypeVar("S")
 

@@ -18,7 +18,7 @@ from dolphin.settings import current_settings
 from dolphin.symbolic.chance import Chance, Sources, Weighted
 from dolphin.symbolic.endless import EndlessError, Watched, arrive, watched
 from dolphin.symbolic.surroundings import calls_of_functions, surrounded
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 MOST_EXECUTIONS = 1_000_000  # of one program; Python needs some seconds for this many
 _MOST_QUESTIONS = 200_000  # of one execution, including those that were answered before

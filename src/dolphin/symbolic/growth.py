@@ -19,7 +19,7 @@ from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.joins import Matches, Sorted, in_rows
 from dolphin.symbolic.plans import RowSymbols, caches, check_size
 from dolphin.symbolic.row_planning import first_appearances
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 from dolphin.symbolic.tasks import Task, join_keys, results_of
 
 _MOST_PLACES = 1 << 22  # numbers of symbols times rows, above which rounds are planned one by one

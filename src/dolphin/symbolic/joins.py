@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 
 class Sorted:

@@ -15,7 +15,8 @@ import numpy as np
 
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 
 Key = Callable[[Any], Any]
 

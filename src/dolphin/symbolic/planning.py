@@ -27,7 +27,8 @@ from dolphin.symbolic.plans import (
     check_size,
 )
 from dolphin.symbolic.row_planning import group_rows, row_plan
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 from dolphin.symbolic.tasks import Task, looked_up, results_of
 
 _AT_ONCE = 1_000_000  # combinations that are processed together while a plan is built

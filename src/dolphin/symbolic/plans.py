@@ -19,7 +19,8 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Draws
 from dolphin.symbolic.changing import Changing
 from dolphin.symbolic.joins import Joined
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 
 
 class RowSymbols:

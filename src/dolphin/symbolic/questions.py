@@ -17,7 +17,7 @@ from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.kinds import kind
 from dolphin.symbolic.plans import Combinations, Domain, RowAddress, caches, check_size
-from dolphin.symbolic.symbols import SymbolTable
+from dolphin.symbolic.tables import SymbolTable
 
 Function = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]

@@ -24,7 +24,8 @@ from dolphin.symbolic.plans import (
     caches,
     check_size,
 )
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 from dolphin.symbolic.tasks import Task, join_keys, looked_up, results_of
 
 

@@ -17,7 +17,8 @@ from dolphin.symbolic.plans import (
     Domain,
     check_size,
 )
-from dolphin.symbolic.symbols import Symbols, SymbolTable
+from dolphin.symbolic.symbols import Symbols
+from dolphin.symbolic.tables import SymbolTable
 
 
 class Task(NamedTuple):
