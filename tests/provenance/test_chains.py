@@ -6,6 +6,7 @@ import functools
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,8 @@ from dolphin.provenance.damp import chains
 from dolphin.provenance.damp import provenance as damp
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
+from dolphin.provenance.damp.sums import Tree
+from dolphin.provenance.numerics import ZERO
 from dolphin.provenance.topk import provenance as topk
 from dolphin.settings import current_settings
 
@@ -286,6 +289,27 @@ def test_whole_products_keep_every_group():
     products = (a[:, None] * b).view(6, 2)
     wanted = torch.zeros(3, 2).index_add_(0, torch.tensor(group_of), products).log()
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 7, 10, 13])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "one per row"])
+def test_a_tree_of_sums_is_the_chain(count, whole, monkeypatch):
+    """Numbers of operands that are even and odd at some level; certain and impossible symbols."""
+    logs = torch.randn(count, 3, 4, dtype=torch.float64).log_softmax(1)
+    if not whole:  # with a product of 0 plain numbers can't be read as a whole
+        logs[0, :, 1] = torch.tensor([ZERO, 0.0, ZERO])
+    operands = [each.clone().requires_grad_() for each in logs]
+    plans = [Convolution((2 * step + 1, 3)) for step in range(1, count)]
+    wanted = None if whole else np.array([0, 1, count, 2 * count])
+    assert Tree.of(operands, plans) is not None
+    results = []
+    for tree in (True, False):
+        if not tree:
+            monkeypatch.setattr(Tree, "of", lambda *_: None)
+        found = plain_chain(operands, plans, wanted)
+        weights = torch.linspace(0.2, 1.0, found.numel(), dtype=torch.float64).view(found.shape)
+        results.append((found, torch.autograd.grad(found, operands, weights)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(("n", "m"), [(200, 150), (150, 200)])

@@ -61,7 +61,8 @@ def evaluate(
     with calls_of_functions(len(new[0])), watching:
         combinations = list(zip(*(column.tolist() for column in new), strict=True))
         alone = sources is not None and bool(sources.tensors)  # each may read numbers
-        for part in _parts(len(combinations), None if memo is None else watch, alone):
+        seen = None if memo is None or watch is None else watch.over(len(combinations), len(memo))
+        for part in _parts(len(combinations), seen, alone):
             made[part], kept[part] = call.some(combinations[part])
     if memo is not None and (watch is None or watch.steady):
         table.remember(memo, [column[kept] for column in new], made[kept])
@@ -108,11 +109,14 @@ class Watch:
         """The key of one of the functions alone, with such arguments."""
         return including(fingerprint(function), self.changing, function)
 
-    def over(self, count: int) -> Iterator[slice]:
-        """Parts of so many calls, with a check after the 1st, 2nd, 4th, 8th, ... and the last."""
+    def over(self, count: int, before: int) -> Iterator[slice]:
+        """Parts of this many calls, with a check after the 1st, 2nd, 4th, 8th, ... and the last.
+
+        Calls `before` these, whose results were kept, count as well.
+        """
         start = 0
         while start < count:
-            stop = min(count, max(1, 2 * start))
+            stop = min(count, max(1, before + 2 * start))
             yield slice(start, stop)
             self.check()
             start = stop
@@ -121,9 +125,9 @@ class Watch:
         self.steady = self.steady and self.look() == self.key
 
 
-def _parts(count: int, watch: Watch | None, alone: bool) -> Iterator[slice]:
+def _parts(count: int, parts: Iterator[slice] | None, alone: bool) -> Iterator[slice]:
     """Calls that are made together, or each one by itself."""
-    for part in [slice(count)] if watch is None else watch.over(count):
+    for part in [slice(count)] if parts is None else parts:
         if not alone:
             yield part
             continue

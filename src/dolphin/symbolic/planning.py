@@ -202,6 +202,13 @@ def _shared_union(domains: Sequence[Any]) -> Plan:
 
 def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each class of symbols appears first, in that order, and the group of every entry."""
+    if numbers > max(_MANY, 8 * len(classes)):  # sorting a few is faster than a place for each
+        present, first, group_of = np.unique(classes, return_index=True, return_inverse=True)
+        start = int(np.searchsorted(present, 0))  # `ABSENT` comes first
+        order = np.argsort(first[start:], kind="stable")
+        rank = np.full(len(present), ABSENT, dtype=np.int64)
+        rank[start + order] = np.arange(len(order))
+        return first[start:][order], rank[group_of]
     seen = np.full(numbers + 1, -1, dtype=np.int64)  # the last place is for ABSENT
     seen[classes[::-1]] = np.arange(len(classes) - 1, -1, -1)  # the first appearance stays
     seen[ABSENT] = -1
@@ -210,6 +217,9 @@ def _groups(classes: np.ndarray, numbers: int) -> tuple[np.ndarray, np.ndarray]:
     rank = np.full(numbers + 1, ABSENT, dtype=np.int64)
     rank[present] = np.arange(len(present))
     return seen[present], rank[classes]
+
+
+_MANY = 30_000  # symbols; 50 combinations of 100,000 symbols: 18 instead of 69 microseconds
 
 
 def _is_convolution(group_of: np.ndarray, sizes: Sequence[int]) -> bool:

@@ -19,6 +19,7 @@ from torch import Tensor
 from dolphin.execution.indices import Contraction, Convolution, IndexLists, to_device
 from dolphin.provenance.contract import Deferral, Steps
 from dolphin.provenance.damp.formulas import log_sums_of_pairs
+from dolphin.provenance.damp.sums import Tree
 from dolphin.provenance.differentiation import Formula, reading_is_free
 from dolphin.provenance.numerics import at_most_one, excess, floor
 
@@ -36,9 +37,9 @@ class PlainChains(Deferral):
         return super().chain(first, steps) if result is None else result
 
     def read(self, first: Tensor, steps: Steps, wanted: np.ndarray) -> Tensor | None:
-        return self._plain(first, steps, to_device(wanted, first.device))
+        return self._plain(first, steps, wanted)
 
-    def _plain(self, first: Tensor, steps: Steps, wanted: Tensor | None) -> Tensor | None:
+    def _plain(self, first: Tensor, steps: Steps, wanted: np.ndarray | None) -> Tensor | None:
         operands = spread_rows([first, *(other for _, other in steps)])
         plans = [plan for plan, _ in steps]
         if not reading_is_free(first) or not all(map(worth_plain_numbers, plans)):
@@ -63,7 +64,7 @@ def worth_plain_numbers(plan: IndexLists) -> bool:
 
 
 def plain_chain(
-    operands: Sequence[Tensor], plans: Sequence[IndexLists], wanted: Tensor | None = None
+    operands: Sequence[Tensor], plans: Sequence[IndexLists], wanted: np.ndarray | None = None
 ) -> Tensor | None:
     """Fold logarithms (n_i, r) with plans over all pairs; None where numbers don't allow it.
 
@@ -72,85 +73,112 @@ def plain_chain(
     pass 1. With `wanted` only the symbol at place wanted[row] of each row is read, (r,), and
     underflow matters only there: in a trained network all but the label may be nearly impossible.
     """
+    sizes = [operand.shape[0] for operand in operands]
+    if not min(sizes) or not operands[0].shape[1]:
+        return None
     with torch.no_grad():
-        logs = torch.cat(list(operands))
-        sizes = [operand.shape[0] for operand in operands]
+        way = Tree.of(operands, plans) or _Steps(plans, sizes)
+        logs = torch.cat([*operands, *way.padding(operands[0])])
         plain = logs.exp()
-        if not min(sizes) or not logs.numel() or not _within_one(plain, sizes):
+        if not _within_one(plain, sizes):
             return None
         # No product is smaller than this.
-        lowest = logs.amin().item() * len(operands) if wanted is None else 0.0
+        lowest = logs[: sum(sizes)].amin().item() * len(operands) if wanted is None else 0.0
         for dtype in dict.fromkeys((logs.dtype, torch.float64)):
             if wanted is None and lowest < math.log(floor(dtype)):
                 continue
             numbers = plain if dtype == plain.dtype else logs.double().exp_()
-            values = _folded(numbers.split(sizes), plans)
-            read = values[-1] if wanted is None else values[-1].gather(0, wanted[None])[0]
+            read, kept = way.read(numbers, wanted)
             if wanted is None or read.amin().item() >= floor(dtype):
                 break
         else:
             return None
-    known = [(numbers, values[1:], read)]
-    return _Chain.apply(plans, known, wanted, *operands)  # type: ignore[return-value]
+    known = [(read, numbers, kept)]
+    return _Chain.apply(way, plans, known, wanted, *operands)  # type: ignore[return-value]
 
 
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
     """Whether no operand has more than 1 in total; then no sum of products has, either."""
     if min(sizes) == max(sizes):
-        totals = numbers.view(len(sizes), sizes[0], -1).sum(1)
+        totals = numbers.view(-1, sizes[0], numbers.shape[-1]).sum(1)
     else:
         totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
     return totals.amax().item() <= 1.0 + excess(numbers.dtype)
 
 
-def _folded(numbers: Sequence[Tensor], plans: Sequence[IndexLists]) -> list[Tensor]:
-    """The first operand, and the result of each step."""
-    values = [numbers[0]]
-    for plan, other in zip(plans, numbers[1:], strict=True):
-        values.append(_sums(values[-1], other, plan))
-    return values
-
-
 class _Chain(Formula):
-    """The logarithm of `read`: the last of `values`, or some of it. All were computed before."""
+    """The logarithm of what was read at the end of a chain. All was computed before."""
 
     @staticmethod
     def value(
         ctx: Any,
+        way: Tree | _Steps,
         plans: Sequence[IndexLists],
-        known: list[tuple[Tensor, list[Tensor], Tensor]],
-        wanted: Tensor | None,
+        known: list[tuple[Tensor, Tensor, list[Tensor]]],
+        wanted: np.ndarray | None,
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        numbers, values, read = known.pop()  # removed from the list, so that it isn't kept twice
+        read, numbers, kept = known.pop()  # removed from the list, so that it isn't kept twice
         ctx.sizes = [operand.shape[0] for operand in operands]
-        ctx.plans, ctx.wanted = plans, wanted
-        return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *values)
+        ctx.way, ctx.whole = way, wanted is None
+        return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *kept)
 
     @staticmethod
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
-        read, numbers, *values = saved
-        first, *others = numbers.split(ctx.sizes)
-        values.insert(0, first)
-        share = grad / read
-        if ctx.wanted is not None:
-            share = torch.zeros_like(values[-1]).scatter_(0, ctx.wanted[None], share[None])
-        grads: list[Tensor] = []
-        for plan, before, other in zip(ctx.plans[::-1], values[-2::-1], others[::-1], strict=True):
-            share, shared = _gradients(before, other, share, plan)
-            grads.append(shared)
-        grads.append(share)
-        parts = torch.cat(grads[::-1]).mul_(numbers).to(grad.dtype).split(ctx.sizes)
-        return parts if ctx.wanted is None else (None, *parts)
+        read, numbers, *kept = saved
+        grads = ctx.way.gradients(numbers, kept, grad / read, ctx.whole)
+        parts = grads.mul_(numbers).to(grad.dtype).split([*ctx.sizes, len(grads) - sum(ctx.sizes)])
+        return parts[:-1]
 
     @staticmethod
     def formula(
-        plans: Sequence[IndexLists], known: Any, wanted: Tensor | None, *operands: Tensor
+        way: Tree | _Steps,
+        plans: Sequence[IndexLists],
+        known: Any,
+        wanted: np.ndarray | None,
+        *operands: Tensor,
     ) -> Tensor:
         logs = operands[0]
         for plan, other in zip(plans, operands[1:], strict=True):
             logs = at_most_one(log_sums_of_pairs(logs, other, plan))
-        return logs if wanted is None else logs.gather(0, wanted[None])[0]
+        return logs if wanted is None else logs.gather(0, to_device(wanted, logs.device)[None])[0]
+
+
+class _Steps:
+    """One operand after the other."""
+
+    def __init__(self, plans: Sequence[IndexLists], sizes: Sequence[int]) -> None:
+        self.plans, self.sizes = plans, list(sizes)
+        self.at: Tensor | None = None  # the places that were read
+
+    def padding(self, like: Tensor) -> list[Tensor]:
+        return []
+
+    def read(self, numbers: Tensor, wanted: np.ndarray | None) -> tuple[Tensor, list[Tensor]]:
+        """The result of the last step, or of each row one place of it, and all results."""
+        value, *others = numbers.split(self.sizes)
+        values = []
+        for plan, other in zip(self.plans, others, strict=True):
+            value = _sums(value, other, plan)
+            values.append(value)
+        if wanted is None:
+            return value, values
+        self.at = to_device(wanted[None], value.device)
+        return value.gather(0, self.at)[0], values
+
+    def gradients(
+        self, numbers: Tensor, values: Sequence[Tensor], share: Tensor, whole: bool
+    ) -> Tensor:
+        """The gradient of all operands from that of what was read."""
+        first, *others = numbers.split(self.sizes)
+        if self.at is not None:
+            share = torch.zeros_like(values[-1]).scatter_(0, self.at, share[None])
+        grads: list[Tensor] = []
+        befores = [first, *values[:-1]]
+        for plan, before, other in zip(self.plans[::-1], befores[::-1], others[::-1], strict=True):
+            share, shared = _gradients(before, other, share, plan)
+            grads.append(shared)
+        return torch.cat([share, *grads[::-1]])
 
 
 def _sums(a: Tensor, b: Tensor, plan: IndexLists) -> Tensor:
