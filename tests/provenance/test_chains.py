@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import dolphin as dl
-from dolphin.execution import deferred
+from dolphin.execution import deferred, run
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Contraction, Convolution
 from dolphin.execution.tagged import tagged_of
@@ -291,6 +291,55 @@ def test_whole_products_keep_every_group():
     torch.testing.assert_close(found, wanted)
 
 
+def some_pairs(total, digit):
+    return dl.apply_if(total, digit, lambda x, y: x * y % 11, lambda x, y: (x + y) % 3 != 1)
+
+
+def some_of_three(total, digit):
+    allowed = dl.Distribution.certain(frozenset({0, 1, 4, 5}), batch=total.batch_size)
+    return dl.apply_if(
+        total, digit, allowed, lambda x, y, _: (x + 2 * y) % 7, lambda x, y, z: x * y % 6 in z
+    )
+
+
+def all_pairs(total, digit):
+    return dl.apply(total, digit, multiply)
+
+
+@pytest.mark.parametrize("step", [some_pairs, some_of_three, all_pairs])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0], ids=lambda s: f"scale {s:g}")
+def test_some_pairs_and_labels_alone(step, scale, monkeypatch):
+    """Plain numbers, double precision, logarithms: the same as step by step."""
+    logits = (torch.randn(3, 5, 4) * scale).requires_grad_()
+    total = functools.reduce(step, digits_of(logits, 4))
+    assert isinstance(tagged_of(total).made, Deferred)
+    targets = [total.symbols[place] for place in (0, 1, -1)]
+    losses = [dl.nll_loss(total, targets)]
+    weights = torch.rand(len(total.symbols))
+    losses.append((dl.get_logits(functools.reduce(step, digits_of(logits, 4))) * weights).mean())
+    monkeypatch.setattr(run, "defer", lambda *_: None)
+    total = functools.reduce(step, digits_of(logits, 4))
+    expected = [dl.nll_loss(total, targets), (dl.get_logits(total) * weights).mean()]
+    for found, wanted in zip(losses, expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        grads = [torch.autograd.grad(each, logits, retain_graph=True) for each in (found, wanted)]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+
+
+def test_pairs_that_may_pass_one_are_not_put_off():
+    """A pair that occurs twice, and operands that are not exclusive."""
+    x, y = digits_of(torch.randn(2, 2, 3), 3)
+    some = dl.Distribution([0.9, 0.8, 0.7], range(3), exclusive=False)
+    for total in (
+        dl.apply_if(x, some, add, lambda a, b: a != b),
+        dl.apply_if(some, y, add, lambda a, b: a != b),
+    ):
+        assert not isinstance(tagged_of(total).made, Deferred)
+    pairs = [np.array([0, 0, 1]), np.array([1, 1, 0])]
+    assert not Contraction(pairs, np.array([0, 1, 1]), 2).distinct
+    assert Contraction([pairs[0][1:], pairs[1][1:]], np.array([0, 1]), 2).distinct
+
+
 @pytest.mark.parametrize("count", [4, 5, 6, 7, 10, 13])
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "one per row"])
 def test_a_tree_of_sums_is_the_chain(count, whole, monkeypatch):
@@ -301,7 +350,7 @@ def test_a_tree_of_sums_is_the_chain(count, whole, monkeypatch):
     operands = [each.clone().requires_grad_() for each in logs]
     plans = [Convolution((2 * step + 1, 3)) for step in range(1, count)]
     wanted = None if whole else np.array([0, 1, count, 2 * count])
-    assert Tree.of(operands, plans) is not None
+    assert Tree.of(operands, plans, wanted) is not None
     results = []
     for tree in (True, False):
         if not tree:

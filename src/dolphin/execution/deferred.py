@@ -22,18 +22,21 @@ from torch import Tensor
 from dolphin.execution.indices import Contraction, IndexLists
 from dolphin.provenance.contract import Deferral, Tags
 from dolphin.symbolic.plans import RowAddress
-from dolphin.symbolic.surroundings import numbers_are_read, surroundings
+from dolphin.symbolic.surroundings import PLAIN, numbers_are_read, surroundings
 
 if TYPE_CHECKING:
     from dolphin.execution.tagged import Tagged
 
 _LONGEST = 32  # steps of a chain
 _FEW_OF = 32  # few combinations are at most one in this many
+_FEW_PAIRS = 4096  # combinations, where only some of all pairs combine
 
 
 def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
     """The result of a contraction, not computed yet; None where it is better computed now."""
-    if len(operands) != 2 or lists.sizes is None or surroundings().profile is not None:
+    if len(operands) != 2 or surroundings().profile is not None:
+        return None
+    if lists.sizes is None and not _step_of_a_fold(lists, operands):
         return None
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return None
@@ -43,18 +46,33 @@ def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
     other = second.tags
     like = other if isinstance(first.made, Deferred) else first.tags
     how = first.provenance.deferral(lists, (like, other))
-    return None if how is None else Deferred(how, first, lists, other)
+    return None if how is None else Deferred(how, first, lists, other, second.width)
+
+
+def _step_of_a_fold(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
+    """Whether some pairs of two exclusive operands combine, few and each once.
+
+    Recursions are learnt from their contractions, and large ones select what they use first.
+    """
+    if not isinstance(lists, Contraction) or lists.combinations > _FEW_PAIRS:
+        return False
+    if surroundings() is not PLAIN or not all(d.exclusive for d in operands):
+        return False
+    return lists.distinct
 
 
 class Deferred:
     """The contraction of `before` and `other` by `lists`, not computed yet."""
 
     __slots__ = (
-        "before", "context", "extended", "gradients", "how", "length", "lists", "other",
+        "before", "context", "extended", "gradients", "how", "length", "lists", "other", "widths",
     )  # fmt: skip
 
-    def __init__(self, how: Deferral, before: Tagged, lists: IndexLists, other: Tags) -> None:
+    def __init__(
+        self, how: Deferral, before: Tagged, lists: IndexLists, other: Tags, width: int
+    ) -> None:
         self.how, self.before, self.lists, self.other = how, before, lists, other
+        self.widths = (before.width, width)
         self.gradients = torch.is_grad_enabled()
         self.context = contextvars.copy_context()
         self.extended = False
@@ -109,7 +127,7 @@ class Deferred:
         row, places = self.lists.members(wanted)
         operands, indices = [], []
         both = (self.before.tags, self.other)
-        for tags, place, width in zip(both, places, self.lists.sizes or (), strict=True):
+        for tags, place, width in zip(both, places, self.widths, strict=True):
             rows = provenance.describe(tags).rows
             operands.append(provenance.flatten(tags, rows))
             indices.append(RowAddress(width, per_row=rows > 1).at(row, place))

@@ -223,6 +223,13 @@ class Contraction:
         return self._narrowed
 
     @functools.cached_property
+    def distinct(self) -> bool:
+        """Whether no combination of two operands occurs twice."""
+        left, right = self.indices
+        pairs = (left << 32) | right
+        return bool((np.diff(pairs) > 0).all()) or len(np.unique(pairs)) == len(pairs)
+
+    @functools.cached_property
     def meeting(self) -> tuple[list[Index], np.ndarray, Contraction]:
         """A combination of each group, and the groups that have several.
 

@@ -105,11 +105,12 @@ def run_shared(
     plan: Plan, operands: Sequence[Tagged], skipped: Sequence[bool], outcome: Outcome
 ) -> Tagged:
     """A plan over symbols that all rows share, now or when its result is read."""
-    deferred = defer(lists_of(plan.combinations), operands)
+    used = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
+    deferred = defer(lists_of(plan.combinations), used)
     if deferred is not None:
         return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
-    tags = [d.tags_like(like) for d, skip in zip(operands, skipped, strict=True) if not skip]
+    tags = [d.tags_like(like) for d in used]
     made, notes = _recalled(plan, tags, 1, outcome.provenance), surroundings().notes
     if notes is not None:
         notes.note(lists_of(plan.combinations), tags, False, made)

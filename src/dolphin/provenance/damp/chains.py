@@ -77,7 +77,7 @@ def plain_chain(
     if not min(sizes) or not operands[0].shape[1]:
         return None
     with torch.no_grad():
-        way = Tree.of(operands, plans) or _Steps(plans, sizes)
+        way = Tree.of(operands, plans, wanted) or _Steps(plans, sizes, wanted)
         logs = torch.cat([*operands, *way.padding(operands[0])])
         plain = logs.exp()
         if not _within_one(plain, sizes):
@@ -88,7 +88,7 @@ def plain_chain(
             if wanted is None and lowest < math.log(floor(dtype)):
                 continue
             numbers = plain if dtype == plain.dtype else logs.double().exp_()
-            read, kept = way.read(numbers, wanted)
+            read, kept = way.read(numbers)
             if wanted is None or read.amin().item() >= floor(dtype):
                 break
         else:
@@ -120,13 +120,13 @@ class _Chain(Formula):
     ) -> tuple[Tensor, Sequence[Tensor]]:
         read, numbers, kept = known.pop()  # removed from the list, so that it isn't kept twice
         ctx.sizes = [operand.shape[0] for operand in operands]
-        ctx.way, ctx.whole = way, wanted is None
+        ctx.way = way
         return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *kept)
 
     @staticmethod
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
         read, numbers, *kept = saved
-        grads = ctx.way.gradients(numbers, kept, grad / read, ctx.whole)
+        grads = ctx.way.gradients(numbers, kept, grad / read)
         parts = grads.mul_(numbers).to(grad.dtype).split([*ctx.sizes, len(grads) - sum(ctx.sizes)])
         return parts[:-1]
 
@@ -147,32 +147,35 @@ class _Chain(Formula):
 class _Steps:
     """One operand after the other."""
 
-    def __init__(self, plans: Sequence[IndexLists], sizes: Sequence[int]) -> None:
-        self.plans, self.sizes = plans, list(sizes)
-        self.at: Tensor | None = None  # the places that were read
+    def __init__(
+        self, plans: Sequence[IndexLists], sizes: Sequence[int], wanted: np.ndarray | None
+    ) -> None:
+        *before, last = plans
+        if wanted is not None:
+            last, wanted = _only_wanted(last, wanted)
+        self.plans, self.sizes, self.wanted = [*before, last], list(sizes), wanted
 
     def padding(self, like: Tensor) -> list[Tensor]:
         return []
 
-    def read(self, numbers: Tensor, wanted: np.ndarray | None) -> tuple[Tensor, list[Tensor]]:
+    def read(self, numbers: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The result of the last step, or of each row one place of it, and all results."""
         value, *others = numbers.split(self.sizes)
         values = []
         for plan, other in zip(self.plans, others, strict=True):
             value = _sums(value, other, plan)
             values.append(value)
-        if wanted is None:
-            return value, values
-        self.at = to_device(wanted[None], value.device)
-        return value.gather(0, self.at)[0], values
+        return value if self.wanted is None else value.gather(0, self._at(value))[0], values
 
-    def gradients(
-        self, numbers: Tensor, values: Sequence[Tensor], share: Tensor, whole: bool
-    ) -> Tensor:
+    def _at(self, numbers: Tensor) -> Tensor:
+        assert self.wanted is not None
+        return to_device(self.wanted[None], numbers.device)
+
+    def gradients(self, numbers: Tensor, values: Sequence[Tensor], share: Tensor) -> Tensor:
         """The gradient of all operands from that of what was read."""
         first, *others = numbers.split(self.sizes)
-        if self.at is not None:
-            share = torch.zeros_like(values[-1]).scatter_(0, self.at, share[None])
+        if self.wanted is not None:
+            share = torch.zeros_like(values[-1]).scatter_(0, self._at(share), share[None])
         grads: list[Tensor] = []
         befores = [first, *values[:-1]]
         for plan, before, other in zip(self.plans[::-1], befores[::-1], others[::-1], strict=True):
@@ -181,14 +184,51 @@ class _Steps:
         return torch.cat([share, *grads[::-1]])
 
 
+def _only_wanted(plan: IndexLists, wanted: np.ndarray) -> tuple[IndexLists, np.ndarray]:
+    """The groups that some row wants, if they have few of all combinations, and where they are.
+
+    The last step of a product of 20 digits has a quarter of all combinations, of which 64 rows want
+    a tenth: 154 instead of 181 ms for all steps, forward and backward.
+    """
+    if isinstance(plan, Convolution):
+        return plan, wanted
+    groups, at = np.unique(wanted, return_inverse=True)
+    if 2 * plan.counts(groups).sum() > plan.combinations:
+        return plan, wanted
+    whose, places = plan.members(groups)
+    return Contraction(places, whose, len(groups)), at.reshape(-1)
+
+
 def _sums(a: Tensor, b: Tensor, plan: IndexLists) -> Tensor:
-    return _convolve(a, b) if isinstance(plan, Convolution) else _multiply_out(a, b, plan)
+    if isinstance(plan, Convolution):
+        return _convolve(a, b)
+    return _add_up(a, b, plan) if plan.sizes is None else _multiply_out(a, b, plan)
 
 
 def _gradients(a: Tensor, b: Tensor, grad: Tensor, plan: IndexLists) -> tuple[Tensor, Tensor]:
     if isinstance(plan, Convolution):
         return _convolution_gradients(a, b, grad)
-    return _product_gradients(a, b, grad, plan)
+    return (_pair_gradients if plan.sizes is None else _product_gradients)(a, b, grad, plan)
+
+
+# -- some pairs, grouped ---------------------------------------------------------------------------
+
+
+def _add_up(a: Tensor, b: Tensor, plan: Contraction) -> Tensor:
+    (left, right), group_of, _ = plan.flat_on(a.device)
+    products = a.index_select(0, left).mul_(b.index_select(0, right))
+    return a.new_zeros(plan.groups, a.shape[1]).index_add_(0, group_of, products)
+
+
+def _pair_gradients(a: Tensor, b: Tensor, grad: Tensor, plan: Contraction) -> tuple[Tensor, Tensor]:
+    (left, right), group_of, _ = plan.flat_on(a.device)
+    shares = grad.index_select(0, group_of)
+    to_left = b.index_select(0, right).mul_(shares)
+    to_right = shares.mul_(a.index_select(0, left))
+    return (
+        torch.zeros_like(a).index_add_(0, left, to_left),
+        torch.zeros_like(b).index_add_(0, right, to_right),
+    )
 
 
 # -- sums of integers ------------------------------------------------------------------------------

@@ -108,9 +108,9 @@ class DAMP(LogTags):
 
     def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:
         """The result in plain numbers, where that is possible and pays."""
-        if self.deferral(plan, spread) is not None and worth_plain_numbers(plan):
-            return plain_chain(spread, [plan])
-        return None
+        if plan.sizes is None or not worth_plain_numbers(plan):
+            return None
+        return None if self.deferral(plan, spread) is None else plain_chain(spread, [plan])
 
     has_loops = True
 
@@ -138,7 +138,7 @@ class DAMP(LogTags):
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
 
     def deferral(self, plan: IndexLists, operands: Sequence[Tensor]) -> Deferral | None:
-        if plan.sizes is None or len(operands) != 2 or followed():
+        if len(operands) != 2 or followed():
             return None
         return PlainChains(self, _FEW) if reading_is_free(operands[0]) else None
 
