@@ -330,9 +330,11 @@ def test_pairs_that_may_pass_one_are_not_put_off():
     """A pair that occurs twice, and operands that are not exclusive."""
     x, y = digits_of(torch.randn(2, 2, 3), 3)
     some = dl.Distribution([0.9, 0.8, 0.7], range(3), exclusive=False)
+    both = dl.union(dl.Distribution.certain(5, batch=2), dl.Distribution.certain(6, batch=2))
     for total in (
         dl.apply_if(x, some, add, lambda a, b: a != b),
         dl.apply_if(some, y, add, lambda a, b: a != b),
+        dl.apply_if(x, y, both, lambda a, b, c: a + b, lambda a, b, c: a != b),
     ):
         assert not isinstance(tagged_of(total).made, Deferred)
     pairs = [np.array([0, 0, 1]), np.array([1, 1, 0])]
