@@ -200,3 +200,12 @@ def test_the_map_is_the_tree():
         if library and last != "__main__":
             tree.setdefault(package, set()).add(last)
     assert mapped() == tree
+
+
+def test_the_guide_of_provenances_names_every_file():
+    folder = SOURCES / "dolphin" / "provenance"
+    table = (folder / "README.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)(?:\.py|/)`", table))
+    there = {path.stem for path in folder.iterdir() if (path / "__init__.py").exists()}
+    there |= {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert named == there
