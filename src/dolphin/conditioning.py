@@ -14,12 +14,11 @@ from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Tagged
 from dolphin.inference import (
     conditioned,
-    entropy_of,
-    expectation,
     likeliest_choices,
     normalised,
     posteriors,
 )
+from dolphin.moments import entropy_of, expectation
 
 S = TypeVar("S")
 

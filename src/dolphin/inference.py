@@ -13,19 +13,18 @@ the second their prior in the share of the event that doesn't depend on them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.calls import check_arity
-from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
+from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.execution.pending import made_as, own_row
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Holder, Tagged, check, present_only
+from dolphin.execution.tagged import Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import graph_of
 from dolphin.provenance.facts import Facts
@@ -42,7 +41,6 @@ from dolphin.provenance.numerics import (
 )
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.reading import columns, log_prob_of, places_of, read_targets, target_places
-from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowAddress
 from dolphin.symbolic.symbols import Symbols
 
@@ -98,32 +96,6 @@ def _some_possible(d: Tagged, logs: Tensor, whole: Tensor) -> Tensor:
         return whole > flush(whole.dtype)
     zero = safe_log(logs.new_zeros(()))
     return ((logs > IMPOSSIBLE) & (logs != zero)).any(1, keepdim=True)
-
-
-@profiled("expected", tags=True)
-def expectation(d: Tagged, value: Callable[[Any], float] | None) -> Tensor:
-    """See `expected`."""
-    probs = d.in_rows(d.provenance.probs(d.tags_to_read()))
-    if value is not None:
-        if isinstance(value, Holder) or not callable(value):
-            raise InputError(f"expected: value must be a function, got {shorten(value)}.")
-        check_arity("expected", "value", value, 1)
-    table = torch.zeros(d.batch, d.width, dtype=torch.float64)
-    known: dict[Any, float] = {}
-    for row, place, symbol in _each_symbol(d):
-        if symbol not in known:
-            known[symbol] = _number(symbol, value)
-        table[row, place] = known[symbol]
-    return (probs * table.to(probs.device, probs.dtype)).sum(1)
-
-
-@profiled("entropy", tags=True)
-def entropy_of(d: Tagged) -> Tensor:
-    """See `entropy`."""
-    logs = d.in_rows(d.provenance.log_probs(d.tags_to_read()))
-    there = logs > flush(logs.dtype)
-    logs = torch.where(there, logs, 0.0)
-    return torch.where(there, logs.exp() * -logs, 0.0).sum(1)
 
 
 @profiled("posterior", tags=True)
@@ -392,16 +364,6 @@ def _in_columns(d: Tagged, table: Tensor) -> Tensor:
     return columns(table, places_of(d, Symbols.of(d.domain.members)), 0.0)
 
 
-def _each_symbol(d: Tagged) -> list[tuple[Any, int, Any]]:
-    """Row, place and symbol of all symbols; for shared ones all rows at once."""
-    domain = d.domain
-    if isinstance(domain, Symbols):
-        return [(slice(None), place, symbol) for place, symbol in enumerate(domain)]
-    rows, places = np.nonzero(domain.numbers != ABSENT)
-    symbols = [domain.table.symbols[number] for number in domain.numbers[rows, places].tolist()]
-    return list(zip(rows.tolist(), places.tolist(), symbols, strict=True))
-
-
 def _choice(d: Tagged, row: int, holds: np.ndarray) -> Any:
     """The symbol of an exclusive input that holds, or all of another input's that do."""
     members = d.domain.members if isinstance(d.domain, Symbols) else d.domain.row(row)
@@ -409,14 +371,3 @@ def _choice(d: Tagged, row: int, holds: np.ndarray) -> Any:
     if d.exclusive:
         return held[0] if held else None
     return held
-
-
-def _number(symbol: Any, value: Callable[[Any], float] | None) -> float:
-    try:
-        return float(symbol if value is None else value(symbol))
-    except Exception as error:
-        what = "the symbol" if value is None else "value of the symbol"
-        raise FunctionError(
-            f"expected: {what} {shorten(symbol)} is not a number ({error}). Give value=, a "
-            "function from a symbol to a number."
-        ) from error

@@ -19,8 +19,9 @@ from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Holder
-from dolphin.inference import entropy_of, expectation, normalised
+from dolphin.inference import normalised
 from dolphin.inputs.checks import asked_symbols
+from dolphin.moments import entropy_of, expectation
 
 if TYPE_CHECKING:
     from dolphin.distribution import Distribution
