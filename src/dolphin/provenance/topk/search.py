@@ -426,7 +426,7 @@ def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return torch.cat(scores), torch.cat(places)
 
 
-_LEAST, _GREATEST = -(2.0**500), -(2.0**-500)
+LEAST, GREATEST = -(2.0**500), -(2.0**-500)
 
 
 def _best_of_packed(candidates: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
@@ -439,25 +439,18 @@ def _best_of_packed(candidates: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     found = []
     for number in range(rounds):
         if number:
-            candidates.scatter_(0, found[-1].view(torch.int64) & last_bits, 2 * _LEAST)
+            candidates.scatter_(0, found[-1].view(torch.int64) & last_bits, 2 * LEAST)
         found.append(candidates.amax(0, keepdim=True))
     keys = torch.cat(found).view(torch.int64)
     scores = (keys & ~last_bits).view(torch.float64)
-    return scores.masked_fill_(scores <= _LEAST, NO_PROOF), keys & last_bits
-
-
-def best_one(candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest along the first dimension, which exists, and its place, on a CPU."""
-    last_bits = _pack(candidates)
-    keys = candidates.amax(0).view(torch.int64)
-    return (keys & ~last_bits).view(torch.float64), keys & last_bits
+    return scores.masked_fill_(scores <= LEAST, NO_PROOF), keys & last_bits
 
 
 def _pack(candidates: Tensor) -> int:
     """Write places into the last bits of scores; returns which bits these are."""
     count = candidates.shape[0]
     last_bits = (1 << max(1, count - 1).bit_length()) - 1
-    keys = candidates.clamp_(_LEAST, _GREATEST).view(torch.int64)
+    keys = candidates.clamp_(LEAST, GREATEST).view(torch.int64)
     place = torch.arange(count).view(-1, *[1] * (candidates.dim() - 1))
     keys.bitwise_and_(~last_bits).bitwise_or_(place)
     return last_bits
