@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dolphin as dl
 from dolphin.provenance import DAMP, Exact, TopKProofs
@@ -156,3 +157,28 @@ def test_too_many_proofs_are_refused_before_they_are_made():
     kb = base(torch.full((1, size), 0.5), facts, TopKProofs(k=3))
     with pytest.raises(dl.SizeError, match="Start from the queries"):
         dl.union(kb, dl.Distribution.certain((0, 5)))
+
+
+class _Largest(TorchDispatchMode):
+    """How many numbers the largest tensor has that is made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+@pytest.mark.parametrize("groups", [False, [[n, n + 1, n + 2] for n in range(0, 150, 3)]])
+def test_negation_looks_at_the_facts_of_each_proof(groups):
+    """One proof has one fact: what all others could break is not written down."""
+    probs = torch.rand(4, 150, dtype=torch.float64).mul(0.3).requires_grad_()
+    facts = base(probs, range(150), TopKProofs(k=3), groups)
+    with _Largest() as largest:
+        negated = dl.negate(facts).probs()
+    assert largest.numbers < 150 * 150 * 4 * 4
+    torch.testing.assert_close(negated, 1.0 - probs)
+    (gradient,) = torch.autograd.grad(negated.sum(), probs)
+    torch.testing.assert_close(gradient, torch.full_like(probs, -1.0))

@@ -32,6 +32,7 @@ from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_o
 from dolphin.provenance.topk.encoding import Layout, code_of
 from dolphin.provenance.topk.explaining import explained
 from dolphin.provenance.topk.likeliest import likeliest_choices
+from dolphin.provenance.topk.negation import broken
 from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
@@ -304,27 +305,8 @@ class TopKProofs(Provenance):
         plan = Contraction([places, places], places, tags.n)
         result = replace(self.one(tags.n, tags), row_map=tags.row_map)
         for slot in range(tags.k):
-            result = self.contract([result, self._broken(tags, slot)], plan)
+            result = self.contract([result, broken(tags, slot, self.k)], plan)
         return result
-
-    def _broken(self, tags: Proofs, slot: int) -> Proofs:
-        """The k likeliest ways in which one proof fails; a missing proof always does."""
-        pattern = tags.patterns[:, slot]
-        exists = tags.exists[slot]
-        ways, scores = [torch.zeros_like(pattern)], [torch.where(exists, NO_PROOF, 0.0)]
-        for digit in (d for placement in tags.layout.placements for d in placement.digits()):
-            kept = pattern[digit.word] & digit.mask
-            way = torch.zeros_like(pattern)
-            way[digit.word] = digit.mask & ~kept
-            score = log_weights(way[:, None], tags.layout, tags.row, weights=SEARCHING)[0]
-            ways.append(way)
-            scores.append(torch.where((kept != 0) & exists, score, NO_PROOF))
-        rows = max(score.shape[-1] for score in scores)
-        order = torch.stack([score.expand(-1, rows) for score in scores])
-        best, at = order.topk(min(self.k, len(order)), dim=0)
-        patterns = torch.stack([way.expand(-1, -1, rows) for way in ways], dim=1)
-        chosen = patterns.gather(1, at.expand(patterns.shape[0], *at.shape))
-        return Proofs(chosen, best, tags.layout, disjoint=False, row_map=tags.row_map)
 
     def saturated(self, old: AnyProofs, new: AnyProofs) -> bool:
         _, patterns, scores = proofs.aligned([written(old), written(new)])

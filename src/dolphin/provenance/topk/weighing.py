@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,46 @@ def log_weights(
         total = torch.zeros(patterns.shape[1:], dtype=torch.float64, device=patterns.device)
         return total.to(torch.get_default_dtype()) if weights is LEARNING else total
     return total
+
+
+def weights_by_group(
+    layout: Layout, weights: Weights
+) -> Iterator[tuple[Placement, Group, Callable[[Tensor, Tensor | None], Tensor]]]:
+    """The groups of a signed layout, and what each contributes to `log_weights`.
+
+    That is a function of patterns and `row`, for patterns that speak of this group only.
+    """
+    for placement in layout.placements:
+        logs = weights.of(placement.facts)
+        padded = torch.cat([logs - weights.penalty, logs.new_zeros(1, logs.shape[1])])
+        weigh, numbers = (_one_fact, logs) if placement.code.all_binary else (_one_group, padded)
+        for group in placement.code.groups:
+            yield placement, group, partial(weigh, placement, group, numbers, weights.penalty)
+
+
+def _one_fact(
+    placement: Placement,
+    group: Group,
+    logs: Tensor,
+    penalty: float,
+    patterns: Tensor,
+    row: Tensor | None,
+) -> Tensor:
+    (column,), (digit,) = group.columns, map(placement.moved, group.digits)
+    fact = _rows_of(logs[column : column + 1], row)[0]
+    holds, fails = ((patterns[digit.word] >> digit.shift + bit) & 1 for bit in (1, 0))
+    return holds * (fact - penalty) + fails * (log1mexp(fact) - penalty)
+
+
+def _one_group(
+    placement: Placement,
+    group: Group,
+    padded: Tensor,
+    penalty: float,
+    patterns: Tensor,
+    row: Tensor | None,
+) -> Tensor:
+    return _allowed(patterns, placement, group, padded, row, penalty)
 
 
 def sum_of_proofs(logs: Tensor, exists: Tensor) -> Tensor:
