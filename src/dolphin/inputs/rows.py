@@ -74,7 +74,8 @@ def read_rows(
     padded = _padded(operation, [values for _, values, _ in pairs], width, kind)
     structure = _groups_in_rows(operation, exclusive, lengths.tolist(), width)
     parts = []
-    for own in dict.fromkeys(structure):
+    # Rows mostly share one object; hashing hundreds of columns for each would take milliseconds.
+    for own in dict.fromkeys({id(each): each for each in structure}.values()):
         chosen = [row for row, other in enumerate(structure) if other is own or other == own]
         whole = len(chosen) == len(pairs)
         domain = RowSymbols(table, together if whole else together[chosen])
@@ -206,14 +207,16 @@ def _groups_in_rows(
             if same[1] is not None:
                 read[same] = groups
         structure.append(groups)
-    pairs = list(zip(lengths, structure, strict=True))
-    wide = _widened(dict.fromkeys((n, groups) for n, groups in pairs if groups is not None), width)
+    keys = [(length, id(groups)) for length, groups in zip(lengths, structure, strict=True)]
+    distinct = dict(zip(keys, zip(lengths, structure, strict=True), strict=True))
+    wide = _widened([(n, own) for n, own in distinct.values() if own is not None], width)
     # Padding can't hold, so it may be part of the choice.
     every = (tuple(range(width)),)
-    return [
-        (every, True) if groups is None else (wide[length, groups], False)
-        for length, groups in pairs
-    ]
+    made = {
+        key: (every, True) if groups is None else (wide[length, groups], False)
+        for key, (length, groups) in distinct.items()
+    }
+    return [made[key] for key in keys]
 
 
 def _widened(given: Iterable[tuple[int, Groups]], width: int) -> dict[tuple[int, Groups], Groups]:
