@@ -2,6 +2,11 @@
 
 Every story has its own people and graph. All stories of a batch are derived together: each is a row
 with its own symbols.
+
+This is not the program of the task (dolphin_tasks/clutrr/program.py), which composes all facts with
+each other, in at most as many steps as a training story has links. Chains of ten need a recursion,
+and this one follows them from the asker on, by rules that leave no doubt: the derivation that other
+systems and earlier versions were measured with. Relations and their inverses are the task's.
 """
 
 from __future__ import annotations
