@@ -124,7 +124,7 @@ def test_the_real_model(smollm):
         for row, prompt in enumerate(prompts):
             for column in (0, 2, 5):
                 want = brute_force(smollm.model, smollm.tokenizer, prompt, options[column])
-                assert abs(float(found[row, column] - want)) < 1e-4
+                assert abs(float(found[row, column] / want - 1)) < 1e-5  # the model rounds
         chat = [{"role": "user", "content": "What is the capital of France?"}]
         said = smollm.answers([chat], lambda text: "Paris" in text, k=2, max_new_tokens=10)
     probability = dict(said.row(0))
