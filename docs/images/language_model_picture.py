@@ -54,7 +54,7 @@ def draw_trie(axes: Any, lm: LanguageModel) -> None:
             above = height(path[:-1])
             axes.plot([x - 1.5, x], [above, y], color=BLUE, lw=0.4 + 4 * probability, zorder=0)
             axes.text(x - 0.62, (above + 2 * y) / 3 + 0.12, f"{probability:.2g}", fontsize=9,
-                      color=GREY, ha="center", bbox={"fc": "white", "ec": "none"})  # fmt: skip
+                      color=GREY, ha="center")  # fmt: skip
     for (option, path), total in zip(
         zip(OPTIONS, ended, strict=True),
         lm.options(PROMPT, OPTIONS).probs()[0].tolist(),
