@@ -23,14 +23,14 @@ from torch import Tensor
 from dolphin_tasks.fetch import BROKEN_ARRAYS, DataError, atomic_write, cache_dir
 from dolphin_tasks.pathfinder.generator import ABSENT, Design, generate
 from dolphin_tasks.pathfinder.glimpse import look
-from dolphin_tasks.pathfinder.render import draw, tips
+from dolphin_tasks.pathfinder.render import draw, segments
 from dolphin_tasks.training.noise import Noise
 
 SHARD = 1_000
 """Plans per file."""
 FEWEST_DASHES = 2
 """Shortest contour of a curriculum."""
-VERSION = 2
+VERSION = 3
 """Part of the cache's name: raise it when plans come out differently."""
 
 
@@ -104,8 +104,8 @@ def draw_plans(design: Design, plans: Plans, lengths: Tensor) -> PathBatch:
     row = torch.arange(len(plans))
     order = torch.stack([plans.first, 1 - plans.first], dim=1)
     contours = plans.contours[row[:, None], order]
-    last = contours[row, (~plans.labels).long(), lengths - 1]
-    discs = torch.stack([contours[:, 0, 0, :2].float(), tips(design, last)], dim=1)
+    ends = segments(design, contours)
+    discs = torch.stack([ends[:, 0, 0, 0], ends[row, (~plans.labels).long(), lengths - 1, 1]], dim=1)
     dashes = torch.cat([contours.flatten(1, 2), plans.distractors.flatten(1, 2)], dim=1)
     images = draw(design, dashes, discs).float().div_(255).unsqueeze(1)
     return PathBatch(images, plans.labels, discs, contours)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dolphin_tasks.pathfinder.data import Plans
 from dolphin_tasks.pathfinder.generator import Design
-from dolphin_tasks.pathfinder.render import tips
+from dolphin_tasks.pathfinder.render import segments
 
 BINS = 40
 POOL = 1.5
@@ -23,9 +23,9 @@ def distances(plans: Plans, design: Design) -> Tensor:
     """Pixels between the discs of each plan, (n,)."""
     row = torch.arange(len(plans))
     own = plans.first
-    start = plans.contours[row, own, 0, :2].float()
     other = torch.where(plans.labels, own, 1 - own)
-    return (start - tips(design, plans.contours[row, other, -1].long())).norm(dim=1)
+    ends = segments(design, plans.contours)
+    return (ends[row, own, 0, 0] - ends[row, other, -1, 1]).norm(dim=1)
 
 
 def accuracy(train: Plans, test: Plans, design: Design) -> float:

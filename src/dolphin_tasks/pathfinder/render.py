@@ -1,6 +1,6 @@
 """Turns plans of PathFinder images into pixels, a batch at a time.
 
-Dashes start on whole pixels and point to whole degrees, so every dash is one of 360 stamps. Where
+Dashes are drawn from whole pixels and in whole degrees, so every dash is one of 360 stamps. Where
 shapes overlap, the brighter pixel wins.
 """
 
@@ -13,23 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin_tasks.pathfinder.generator import Design, along_and_across
+from dolphin_tasks.pathfinder import stamps
+from dolphin_tasks.pathfinder.generator import Design
 
 
 @lru_cache(maxsize=16)
 def _stamps(design: Design) -> tuple[Tensor, Tensor, int]:
     """Pixels (361, n, 2) around the start of a dash, their brightness (361, n), and the reach."""
-    reach = math.ceil(design.length + design.thickness) + 1
-    fine, scale = _fine_places(reach, design.scale), design.scale
-    rows, columns = np.meshgrid(fine, fine, indexing="ij")
-    pictures = []
-    for degrees in range(360):
-        along, across = along_and_across(rows, columns, math.radians(degrees))
-        beside = _coverage(across, design.thickness / 2, scale)
-        within = _coverage(np.abs(along - design.length / 2), design.length / 2, scale)
-        pictures.append(_shrink(beside * within, scale))
+    margin = design.margins[0]
+    reach = stamps.reach(design.length, design.thickness, margin)
+    shape = (design.length, design.thickness, margin, design.scale)
+    pictures = [stamps.dash(*shape, math.radians(degrees))[0] for degrees in range(360)]
     pictures.append(np.zeros_like(pictures[0]))
-    flat = torch.from_numpy(np.stack(pictures)).float().flatten(1)
+    flat = torch.from_numpy(np.stack(pictures)).float().div_(stamps.FULL).flatten(1)
     most = int((flat > 0.02).sum(1).max())
     brightness, places = flat.topk(most, dim=1)
     width = 2 * reach + 1
@@ -40,33 +36,19 @@ def _stamps(design: Design) -> tuple[Tensor, Tensor, int]:
 @lru_cache(maxsize=16)
 def _disc(design: Design) -> tuple[Tensor, Tensor]:
     """Pixels (n, 2) around the centre of a disc, and their brightness (n,)."""
-    reach = math.ceil(design.radius) + 1
-    fine = _fine_places(reach, design.scale)
-    away = np.hypot(fine[:, None], fine)
-    picture = _shrink(_coverage(away, design.radius, design.scale), design.scale)
-    pixels = np.argwhere(picture > 0)
-    return torch.from_numpy(pixels - reach), torch.from_numpy(picture[picture > 0]).float()
+    picture = torch.from_numpy(stamps.disc(design.radius, design.scale)).float() / stamps.FULL
+    pixels = picture.nonzero()
+    return pixels - len(picture) // 2, picture[tuple(pixels.unbind(1))]
 
 
-def _fine_places(reach: int, scale: int) -> np.ndarray:
-    """Centres of `scale` parts of each of the pixels -reach ... reach."""
-    return (np.arange((2 * reach + 1) * scale) + 0.5) / scale - reach - 0.5
-
-
-def _coverage(away: np.ndarray, radius: float, scale: int) -> np.ndarray:
-    """How much of a fine pixel lies within the radius, its border softened over one of them."""
-    return np.clip((radius - away) * scale + 0.5, 0, 1)
-
-
-def _shrink(fine: np.ndarray, scale: int) -> np.ndarray:
-    size = len(fine) // scale
-    return fine.reshape(size, scale, size, scale).mean((1, 3))
-
-
-def tips(design: Design, dashes: Tensor) -> Tensor:
-    """Where dashes (..., 3) end, (..., 2) float: their start is `dashes[..., :2]`."""
-    angle = torch.deg2rad(dashes[..., 2].float())
-    return dashes[..., :2] + design.length * torch.stack([angle.sin(), angle.cos()], dim=-1)
+def segments(design: Design, contours: Tensor) -> Tensor:
+    """Both ends of the dashes of contours (..., dashes, 3), in their order: (..., dashes, 2, 2)."""
+    near, angle = contours[..., :2].float(), torch.deg2rad(contours[..., 2].float())
+    far = near + design.length * torch.stack([angle.sin(), angle.cos()], dim=-1)
+    forward = torch.arange(contours.shape[-2]) == 0  # the others are drawn from their heads
+    return torch.where(
+        forward[:, None, None], torch.stack([near, far], dim=-2), torch.stack([far, near], dim=-2)
+    )
 
 
 def draw(design: Design, dashes: Tensor, discs: Tensor) -> Tensor:
@@ -76,7 +58,7 @@ def draw(design: Design, dashes: Tensor, discs: Tensor) -> Tensor:
     """
     pixels, brightness, reach = _stamps(design)
     disc_pixels, disc_brightness = _disc(design)
-    border = max(reach, math.ceil(design.radius) + 1) + 1
+    border = max(reach, int(disc_pixels.abs().max())) + 1
     width, rows = design.size + 2 * border, len(dashes)
     chosen = dashes[..., 2].long()
     at = torch.cat(

@@ -17,7 +17,7 @@ from torch import Tensor
 from dolphin_tasks.pathfinder.data import PathBatch
 from dolphin_tasks.pathfinder.generator import ABSENT, Design
 from dolphin_tasks.pathfinder.program import Edge
-from dolphin_tasks.pathfinder.render import tips
+from dolphin_tasks.pathfinder.render import segments
 
 Block = tuple[int, int]
 
@@ -65,7 +65,7 @@ def _moves(walk: list[int], avoid: set[int]) -> set[tuple[int, int]]:
 def _walk(contour: Tensor, design: Design, size: int, side: int, diagonal: bool) -> list[int]:
     """The blocks that a contour (dashes, 3) runs through, neighbours one after the other."""
     drawn = contour[contour[:, 2] != ABSENT]
-    points = torch.stack([drawn[:, :2].float(), tips(design, drawn)], dim=1).flatten(0, 1)
+    points = segments(design, drawn).flatten(0, 1)
     blocks: list[Block] = []
     for (row, column), (next_row, next_column) in zip(
         points[:-1].tolist(), points[1:].tolist(), strict=True
