@@ -34,6 +34,7 @@ from dolphin_tasks.training.processes import Processes
 from pathfinder_cases import facts_of, make_plans, make_task, perfect
 
 pytestmark = pytest.mark.usefixtures("alone")
+SHIFTS = model.LocalNetwork.shifts
 
 
 # -- the program -----------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def likeliest_path(nodes, ends, edges):
 
 @pytest.mark.parametrize("side", [2, 3, 4])
 def test_the_likeliest_path_is_that_of_networkx(side, float64):
-    nodes, undirected = range(side * side), program.grid_edges(side, diagonal=True)
+    nodes, undirected = range(side * side), program.grid_edges(side, SHIFTS[:4])
     for seed in range(5):
         torch.manual_seed(seed)
         ends = torch.rand(1, len(nodes))
@@ -162,9 +163,15 @@ def test_grid_edges_are_those_of_networkx():
         graph = networkx.grid_2d_graph(side, side)
         expected = {frozenset((a * side + b, c * side + d)) for (a, b), (c, d) in graph.edges}
         assert {frozenset(edge) for edge in program.grid_edges(side)} == expected
-        diagonal = program.grid_edges(side, diagonal=True)
-        assert len(set(map(frozenset, diagonal))) == len(diagonal)
-        assert len(diagonal) == 2 * side * (side - 1) + 2 * (side - 1) ** 2
+        places = {a * side + b: (a, b) for a, b in graph.nodes}
+        for shifts, reach in ((SHIFTS[:4], 1), (SHIFTS, 2)):  # everything within this many blocks
+            edges = program.grid_edges(side, shifts)
+            expected = {
+                frozenset((one, other))
+                for (one, a), (other, b) in itertools.combinations(places.items(), 2)
+                if max(abs(a[0] - b[0]), abs(a[1] - b[1])) <= reach
+            }
+            assert {frozenset(edge) for edge in edges} == expected and len(edges) == len(expected)
 
 
 def test_the_plan_is_made_once(monkeypatch):
@@ -284,25 +291,31 @@ def test_edges_of_the_network_are_those_of_the_grid():
     network.features, network.ends = torch.nn.Identity(), torch.nn.Identity()
     network.glimpse = torch.nn.Identity()
     network.glimpse.forward = lambda images: (images, *[torch.zeros(1, 1, 8, 8)] * 2)
-    pairs = [[[1, 1], [0, 0]], [[1, 0], [1, 0]], [[1, 0], [0, 1]], [[0, 1], [1, 0]]]
-    network.edges = torch.nn.Conv2d(1, 4, 2, bias=False)
-    network.edges.weight.data = torch.tensor(pairs)[:, None].float()
+    network.edges = torch.nn.Conv2d(1, len(SHIFTS), 3, bias=False)
+    torch.nn.init.zeros_(network.edges.weight)
+    for place, (down, right) in enumerate(SHIFTS):
+        for row, column in ((0, max(0, -right)), (down, max(0, right))):
+            network.edges.weight.data[place, 0, row, column] = 1
     features = torch.randn(1, 1, 8, 8)
     expected = [
         (features.flatten()[a] + features.flatten()[b]).item()
-        for a, b in program.grid_edges(8, diagonal=True)
+        for a, b in program.grid_edges(8, SHIFTS)
     ]
     assert network(features)[1][0].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_ink_in_two_blocks_speaks_for_their_edge():
+    """More than anything else, and alone it decides only about neighbours."""
     network = model.LocalNetwork(32, 8, radius=1.5).eval()
     torch.nn.init.zeros_(network.edges[-1].weight)
-    for place, edge in enumerate(program.grid_edges(8, diagonal=True)):
+    for place, edge in enumerate(program.grid_edges(8, SHIFTS)):
         image = torch.zeros(1, 1, 32, 32)
         for node in edge:
             image[0, 0, 4 * (node // 8) + 1, 4 * (node % 8) + 2] = 1
-        assert (network(image)[1][0] > 0).nonzero().flatten().tolist() == [place]
+        with torch.no_grad():
+            scores = network(image)[1][0]
+        assert scores.argmax() == place
+        assert (scores > 0).nonzero().flatten().tolist() == [place][: place < 210]
 
 
 @pytest.mark.parametrize("size", [32, 128, 256])

@@ -105,7 +105,9 @@ def draw_plans(design: Design, plans: Plans, lengths: Tensor) -> PathBatch:
     order = torch.stack([plans.first, 1 - plans.first], dim=1)
     contours = plans.contours[row[:, None], order]
     ends = segments(design, contours)
-    discs = torch.stack([ends[:, 0, 0, 0], ends[row, (~plans.labels).long(), lengths - 1, 1]], dim=1)
+    discs = torch.stack(
+        [ends[:, 0, 0, 0], ends[row, (~plans.labels).long(), lengths - 1, 1]], dim=1
+    )
     dashes = torch.cat([contours.flatten(1, 2), plans.distractors.flatten(1, 2)], dim=1)
     images = draw(design, dashes, discs).float().div_(255).unsqueeze(1)
     return PathBatch(images, plans.labels, discs, contours)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dolphin_tasks.pathfinder.glimpse import brightest_spots, look, window_corners
+from dolphin_tasks.pathfinder.program import DIAGONAL, JUMPS, STRAIGHT
 
 UNSURE = (-6.0, 3.0)
 """Scores of a first guess: more confident ones would take long to unlearn."""
+JUMP = -3.0
+"""The first correction of edges that pass over a block: they are the exception."""
 
 
 class GlobalNetwork(nn.Module):
@@ -72,7 +77,7 @@ class Glimpse(nn.Module):
 
 
 class LocalNetwork(nn.Module):
-    """Facts read off local features: an end in its block, an edge in the two blocks it joins.
+    """Facts read off local features: an end in its block, an edge in the square that it lies in.
 
     It starts from a first guess, which the features correct. Scores of ends, and of undirected
     edges in the order of `program.grid_edges`, for the blocks of its window.
@@ -84,8 +89,10 @@ class LocalNetwork(nn.Module):
 
     >>> network = LocalNetwork(64, 8, radius=3.0, stride=2)
     >>> [tuple(out.shape) for out in network(torch.zeros(2, 1, 128, 128))]
-    [(2, 64), (2, 210)]
+    [(2, 64), (2, 546)]
     """
+
+    shifts = (*STRAIGHT, *DIAGONAL, *JUMPS)
 
     def __init__(
         self,
@@ -100,24 +107,25 @@ class LocalNetwork(nn.Module):
         self.end_share = end_share
         self.glimpse = Glimpse(window, side, radius)
         self.features = local_features(side, stride, width)
-        self.ends = _head(width, 1, 1)
-        self.edges = _head(width, 2, 4)
+        self.ends = _head(width, 1, [0.0])
+        self.edges = _head(width, 3, [JUMP if shift in JUMPS else 0.0 for shift in self.shifts])
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Scores of all ends and of all edges."""
         seen, ends, ink = self.glimpse(images)
         found = self.features(seen)
-        # squares of four blocks, one starting at each block: the last ones cross the border
-        right, down, falling, rising = self.edges(F.pad(found, (0, 1, 0, 1))).split(1, dim=1)
-        edges = (
-            right[..., :-1] + torch.minimum(ink[..., :-1], ink[..., 1:]),
-            down[:, :, :-1] + torch.minimum(ink[:, :, :-1], ink[:, :, 1:]),
-            falling[:, :, :-1, :-1] + torch.minimum(ink[:, :, :-1, :-1], ink[:, :, 1:, 1:]),
-            rising[:, :, :-1, :-1] + torch.minimum(ink[:, :, :-1, 1:], ink[:, :, 1:, :-1]),
-        )
-        flat = [scores.flatten(1) for scores in edges]
+        # squares of nine blocks, one starting at each block: the last ones cross the border
+        corrections = self.edges(F.pad(found, (0, 2, 0, 2)))
+        edges = []
+        for place, (down, right) in enumerate(self.shifts):
+            rows, columns = (ink.shape[axis] - abs(by) for axis, by in ((2, down), (3, right)))
+            one, other = (0, max(0, -right)), (down, max(0, right))
+            inked = [ink[:, 0, r : r + rows, c : c + columns] for r, c in (one, other)]
+            edges.append(
+                (corrections[:, place, :rows, :columns] + torch.minimum(*inked)).flatten(1)
+            )
         ends = ends + self.end_share * self.ends(found)
-        return ends.flatten(1), torch.cat(flat, dim=1)
+        return ends.flatten(1), torch.cat(edges, dim=1)
 
 
 class PlainNetwork(nn.Module):
@@ -168,33 +176,35 @@ def local_features(side: int, stride: int, width: int) -> nn.Sequential:
         Residual(width),
         nn.AdaptiveMaxPool2d(side),
         Residual(width),
-        Residual(width),
+        Residual(width, spread=2),
     )
 
 
 class Residual(nn.Module):
     """A residual layer: it widens the receptive field without losing what is near."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, spread: int = 1) -> None:
         super().__init__()
-        self.layer = nn.Sequential(*_layer(width, width, 3, 1))
+        self.layer = nn.Sequential(*_layer(width, width, 3, 1, spread))
 
     def forward(self, features: Tensor) -> Tensor:
         """The same features, and what their surroundings add."""
         return features + self.layer(features)
 
 
-def _layer(inside: int, outside: int, size: int, stride: int) -> list[nn.Module]:
+def _layer(inside: int, outside: int, size: int, stride: int, spread: int = 1) -> list[nn.Module]:
+    padding = size // 2 * spread
     return [
-        nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=False),
+        nn.Conv2d(inside, outside, size, stride, padding, dilation=spread, bias=False),
         nn.BatchNorm2d(outside),
         nn.ReLU(),
     ]
 
 
-def _head(inside: int, blocks: int, outside: int) -> nn.Sequential:
-    """A correction of the first guess from a square of blocks; small at first."""
-    last = nn.Conv2d(64, outside, 1)
+def _head(inside: int, blocks: int, first: Sequence[float]) -> nn.Sequential:
+    """Corrections of the first guess from a square of blocks; about these at first."""
+    last = nn.Conv2d(64, len(first), 1)
     nn.init.normal_(last.weight, std=0.01)
-    nn.init.zeros_(last.bias)  # pyright: ignore[reportArgumentType]
+    assert last.bias is not None
+    last.bias.data = torch.tensor(first)
     return nn.Sequential(nn.Conv2d(inside, 64, blocks), nn.ReLU(), last)

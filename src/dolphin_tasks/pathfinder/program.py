@@ -8,11 +8,18 @@ and is what the task runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dolphin as dl
 
 Edge = tuple[Any, Any]
+
+STRAIGHT = ((0, 1), (1, 0))
+DIAGONAL = ((1, 1), (1, -1))
+JUMPS = ((0, 2), (2, 0), (2, 2), (2, -2), (1, 2), (2, 1), (1, -2), (2, -1))
+"""Edges of a grid, as shifts by rows and columns. A jump passes over a block: over the gap between
+two dashes, or over the block where two contours cross."""
 
 
 def closure(edges: dl.Distribution, steps: int | None = None) -> dl.Distribution:
@@ -133,14 +140,13 @@ def both_ways(edges: dl.Distribution) -> dl.Distribution:
     return dl.union(edges, dl.apply(edges, lambda edge: (edge[1], edge[0])))
 
 
-def grid_edges(side: int, diagonal: bool = False) -> list[Edge]:
-    """Edges between neighbours on a grid, each once: right, down, and both diagonals.
+def grid_edges(side: int, shifts: Sequence[tuple[int, int]] = STRAIGHT) -> list[Edge]:
+    """Undirected edges on a grid, each once: from every block to those these shifts away.
 
-    >>> grid_edges(2), len(grid_edges(6)), len(grid_edges(8, diagonal=True))
+    >>> grid_edges(2), len(grid_edges(6)), len(grid_edges(8, STRAIGHT + DIAGONAL))
     ([(0, 1), (2, 3), (0, 2), (1, 3)], 60, 210)
     """
     number = [[row * side + column for column in range(side)] for row in range(side)]
-    shifts = [(0, 1), (1, 0), (1, 1), (1, -1)] if diagonal else [(0, 1), (1, 0)]
     return [
         (number[row][column], number[row + down][column + right])
         for down, right in shifts

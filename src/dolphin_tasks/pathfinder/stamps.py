@@ -32,7 +32,7 @@ def dash(
     from PIL import Image, ImageDraw
 
     middle, width = reach(length, thickness, margin) * scale, round(thickness * scale)
-    fine = Image.new("L", (2 * middle + 1,) * 2)
+    fine = Image.new("L", (2 * middle + 1, 2 * middle + 1))
     row, column = move(middle, middle, angle, length * scale)
     ImageDraw.Draw(fine).line([(middle, middle), (column, row)], fill=FULL, width=width)
     ink = np.array(fine)

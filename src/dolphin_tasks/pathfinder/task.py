@@ -133,7 +133,8 @@ class PathfinderTask(Task[PathfinderConfig, data.PathBatch]):
         self.plain = config.network.startswith("plain")
         self.directed = config.network == "paper"
         self.nodes = range(config.side**2)
-        undirected = program.grid_edges(config.side, diagonal=not self.directed)
+        shifts = program.STRAIGHT if self.directed else model.LocalNetwork.shifts
+        undirected = program.grid_edges(config.side, shifts)
         back = [(b, a) for a, b in undirected] if self.directed else []
         self.edges = [*undirected, *back]
         self.steps = longest_path(config)
