@@ -1,4 +1,4 @@
-"""Keep the results of runs as JSON, and put all that is kept into the tables of docs/benchmarks.md.
+"""Keep the results of runs as JSON, and put all that is kept into the tables of the docs.
 
     python benchmarks/collect.py runs/*
     python benchmarks/collect.py --check      # writes nothing; fails if a table is out of date
@@ -26,7 +26,7 @@ from dolphin_tasks.training.folder import RunFolder
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 KEPT, ONE_MARGIN = RESULTS / "training", RESULTS / "one-margin"
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+DOCS = HERE.parent / "docs"
 TOLD = {"n", "length", "size", "train_chains", "train_size", "epochs", "seed"}  # in any case
 ELSEWHERE = {"out", "resume", "data_dir", "download", "device", "threads"}  # change no result
 
@@ -134,7 +134,8 @@ AIMS: Sequence[Sequence[str]] = (
     ("PathFinder-32", "90 %", "pathfinder-32-seed*"),
     ("PathFinder-128", "95 %", "pathfinder-128-seed*"),
     ("PathFinder-128, distances balanced", "", "pathfinder-128-balanced-seed*"),
-    ("PathFinder-256, 14×14 blocks", "95 %", "pathfinder-256-grid14-seed*"),
+    ("PathFinder-128, 9 dashes", "", "pathfinder-128-9dashes-seed*"),
+    ("PathFinder-256", "95 %", "pathfinder-256-seed*"),
     ("CLUTRR-3", "above the paper", "clutrr-3-seed*"),
     ("CLUTRR-4", "above the paper's 53.6 %", "clutrr-4-seed*"),
     ("Mugen-1K, same actions in another order, clip to caption", "", "mugen-1k-seed*",
@@ -244,10 +245,40 @@ def table_against_literal() -> str:
     return _table(heads, rows)
 
 
-TABLES: Sequence[Callable[[], str]] = (
-    table_of_runs, table_of_one_margin, table_of_aims, table_of_distances, table_of_speed,
-    table_of_scaling, table_against_literal,
-)  # fmt: skip
+def table_of_pathfinder() -> str:
+    """How PathFinder learns, and what the distance between the discs alone answers."""
+    heads = (
+        "`dolphin train pathfinder`", "samples seen", "validation after each epoch",
+        "test accuracy", "from the distance alone",
+    )  # fmt: skip
+    rows = []
+    for path in sorted(KEPT.glob("pathfinder-*.json"), key=_by_size):
+        found = _read(path)
+        epochs = [100 * epoch["validation_accuracy"] for epoch in found["history"]]
+        rows.append(
+            (
+                f"`{command(found).removeprefix('pathfinder ')}`",
+                f"{found['history'][-1]['samples_seen']:,}",
+                ", ".join(f"{share:.1f}" for share in epochs) + " %",
+                f"**{found['test_accuracy']:.1%}** of {found['test_samples']:,}",
+                f"{found['distance_accuracy']:.1%}",
+            )
+        )
+    return _table(heads, rows)
+
+
+def _by_size(path: Path) -> tuple[int, int, str]:
+    config = _read(path)["config"]
+    return config["dashes"], config["size"], path.name
+
+
+PAGES: dict[Path, Sequence[Callable[[], str]]] = {
+    DOCS / "benchmarks.md": (
+        table_of_runs, table_of_one_margin, table_of_aims, table_of_distances, table_of_speed,
+        table_of_scaling, table_against_literal,
+    ),
+    DOCS / "pathfinder.md": (table_of_pathfinder,),
+}  # fmt: skip
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -266,7 +297,7 @@ def replaced(page: str, table: str) -> str:
 
 
 def main() -> None:
-    """Keep the runs that are named, and bring the page up to date."""
+    """Keep the runs that are named, and bring the pages up to date."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("runs", nargs="*", type=Path, help="run folders")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if out of date")
@@ -275,15 +306,16 @@ def main() -> None:
         parser.error("--check looks at what is kept; leave out the run folders")
     for run in options.runs:
         keep(run)
-    before = page = PAGE.read_text()
-    for table in TABLES:
-        page = replaced(page, table())
-    if options.check:
-        if page != before:
-            raise SystemExit(f"{PAGE.name} is out of date: run python benchmarks/collect.py")
-        return
-    PAGE.write_text(page)
-    print(f"{len(list(KEPT.glob('*.json')))} runs in {PAGE.name}")
+    for path, tables in PAGES.items():
+        before = page = path.read_text()
+        for table in tables:
+            page = replaced(page, table())
+        if options.check and page != before:
+            raise SystemExit(f"{path.name} is out of date: run python benchmarks/collect.py")
+        if not options.check:
+            path.write_text(page)
+    if not options.check:
+        print(f"{len(list(KEPT.glob('*.json')))} runs in {' and '.join(p.name for p in PAGES)}")
 
 
 if __name__ == "__main__":

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from dolphin_tasks.pathfinder import data, distance, generator
+from dolphin_tasks.training.noise import seed_of
 
 RESULTS = Path(__file__).parent / "results" / "distance.json"
-SETS = ((32, 6), (128, 6), (256, 6))
+SETS = ((32, 6), (128, 6), (256, 6), (128, 9))
 
 
 def measure(size: int, dashes: int, train: int, test: int) -> dict[str, Any]:
     """Right answers from the distance alone, in images as drawn and in balanced ones."""
     design = generator.design(size, dashes)
-    known, asked = (data.load_plans(design, seed, n) for seed, n in enumerate((train, test)))
+    known, asked = (
+        data.load_plans(design, seed_of(0, split), count)  # those that training uses by default
+        for split, count in ((0, train), (2, test))
+    )
     even, tried = (distance.balanced(plans, design, len(plans), 0) for plans in (known, asked))
     apart = distance.distances(known, design)
     return {

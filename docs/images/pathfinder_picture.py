@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MultipleLocator
 from PIL import Image
 
 from dolphin_tasks.cli import main
@@ -20,7 +18,7 @@ from dolphin_tasks.pathfinder import data, generator
 
 FOLDER = Path(__file__).parent
 CACHE = Path("build/pathfinder")
-RESULTS = Path("benchmarks/results/one-margin")
+RESULTS = Path("benchmarks/results/training")
 COLOURS = {32: "#1d6996", 128: "#e17c05", 256: "#0f8554"}
 
 
@@ -47,33 +45,24 @@ def draw_samples(path: Path) -> None:
 
 
 def draw_learning(path: Path) -> None:
-    """Right answers against samples seen, of short and longer contours, with or without program."""
-    figure = Figure(figsize=(9.6, 3.6), dpi=130, facecolor="white", layout="constrained")
-    short, longer = figure.subplots(1, 2, sharey=True)
-    for size in COLOURS:
-        draw_runs(short, f"pathfinder-{size}", size, f"{size}×{size}")
-    draw_runs(longer, "pathfinder-128-9", 128, "128×128, 9 dashes")
-    draw_runs(longer, "pathfinder-256-14", 256, "256×256, 14 dashes")
-    short.set(title="6 dashes", ylabel="right answers, validation (%)", ylim=(45, 101))
-    longer.set_title("longer contours")
-    for axes, legend_at in ((short, 0.5), (longer, 0.38)):
-        axes.axhline(50, color="#999999", lw=0.8)
-        axes.set_xlabel("samples seen")
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MultipleLocator(40_000))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1, legend_at))
-    figure.savefig(path)
-
-
-def draw_runs(axes: Axes, name: str, size: int, label: str) -> None:
-    """A run with the program, and one of the same network without it."""
-    for variant, style, note in (("", "-", ""), ("-plain", ":", ", no program")):
-        run = json.loads((RESULTS / f"{name}{variant}-seed0.json").read_text())
+    """Right answers against samples seen, of every run that is kept."""
+    figure = Figure(figsize=(7.2, 3.4), dpi=130, facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    for run in (json.loads(file.read_text()) for file in sorted(RESULTS.glob("pathfinder-*.json"))):
+        config = run["config"]
+        size, dashes, balanced = config["size"], config["dashes"], config["balance"] != "none"
+        label = f"{size}×{size}, {dashes} dashes" + (", distances balanced" if balanced else "")
         seen = [epoch["samples_seen"] for epoch in run["history"]]
         right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
-        axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=label + note)
+        style = ":" if balanced else "--" if dashes > 6 else "-"
+        axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=label)
+    axes.axhline(50, color="#999999", lw=0.8)
+    axes.set(xlabel="samples seen", ylabel="right answers, validation (%)", ylim=(45, 101))
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.savefig(path)
 
 
 def draw_path(run: str, path: Path) -> None:

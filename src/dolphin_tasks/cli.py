@@ -13,14 +13,14 @@ usage: dolphin COMMAND [OPTIONS]
 Train networks through programs, from labels on the programs' results only.
 
 commands:
-  tasks                    list the tasks and the sources of their data
-  data TASK                fetch or generate the data of a task
-  train TASK [OPTIONS]     train a task; `dolphin train TASK --help` lists its options
-  eval RUN                 evaluate a trained run again
-  predict RUN INPUT...     predict for your own sample with a trained run, and explain
-  report RUN...            a table, a figure and a page of several runs
-  new-task NAME            write a working template for your own task
-  bench [OPTIONS]          time the symbolic part of programs against their networks
+  tasks                  list the tasks and the sources of their data
+  data TASK              fetch or generate the data of a task
+  train TASK [OPTIONS]   train a task; `dolphin train TASK --help` lists options
+  eval RUN               evaluate a trained run again
+  predict RUN INPUT...   predict for your own sample with a run, and explain
+  report RUN...          a table, a figure and a page of several runs
+  new-task NAME          write a working template for your own task
+  bench [OPTIONS]        time symbolic parts of programs against their networks
 
 `dolphin COMMAND --help` describes a command.
 """

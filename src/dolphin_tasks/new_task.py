@@ -14,8 +14,8 @@ from dolphin_tasks.training.config import OptionError
 USAGE = """\
 usage: dolphin new-task NAME [--out FOLDER]
 
-Write NAME.py, a task that can be trained at once, and test_NAME.py, with tests that it should pass.
-Then change it step by step: data, network, program.
+Write NAME.py, a task that can be trained at once, and test_NAME.py, with tests
+that it should pass. Then change it step by step: data, network, program.
 """
 
 

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the files in benchmarks/results say."""
+"""docs/benchmarks.md and docs/pathfinder.md say what the files in benchmarks/results say."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ def collect():
 
 
 def test_tables_hold_what_was_measured(collect):
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert len(collect.table_of_runs().splitlines()) > 60
-    for table in collect.TABLES:
-        assert len(table().splitlines()) > 2
-        assert f"\n\n{table()}\n\n" in page + "\n"
+    for path, tables in collect.PAGES.items():
+        for table in tables:
+            assert len(table().splitlines()) > 2
+            assert f"\n\n{table()}\n\n" in path.read_text() + "\n"
 
 
 def test_every_table_of_the_page_is_made_of_json(collect):
-    page = (ROOT / "docs" / "benchmarks.md").read_text().splitlines()
+    path = collect.DOCS / "benchmarks.md"
+    page = path.read_text().splitlines()
     heads = [page[n - 1] for n, line in enumerate(page) if line.startswith("|---")]
-    assert sorted(heads) == sorted(table().splitlines()[0] for table in collect.TABLES)
+    assert sorted(heads) == sorted(table().splitlines()[0] for table in collect.PAGES[path])
 
 
 def test_check_writes_nothing(collect, monkeypatch, tmp_path):
     page = tmp_path / "benchmarks.md"
-    monkeypatch.setattr(collect, "PAGE", page)
+    path = collect.DOCS / "benchmarks.md"
+    monkeypatch.setattr(collect, "PAGES", {page: collect.PAGES[path]})
     monkeypatch.setattr("sys.argv", ["collect.py", "--check"])
-    before = (ROOT / "docs" / "benchmarks.md").read_text()
+    before = path.read_text()
     page.write_text(before)
     stamp = page.stat().st_mtime_ns
     collect.main()

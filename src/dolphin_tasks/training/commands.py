@@ -32,6 +32,8 @@ from dolphin_tasks.training.processes import Processes
 from dolphin_tasks.training.task import Task
 
 C = TypeVar("C")
+COLUMNS = 80
+"""Lines fit on a terminal of this width."""
 
 
 def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
@@ -208,11 +210,11 @@ def _options_of(path: Path) -> Iterator[None]:
 class EvalOptions:
     """Test the best weights of a run again."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run."""
-    split: Literal["test", "validation"] = "test"
-    """Which samples to use."""
-    data_dir: Path | None = None
+    split: Annotated[Literal["test", "validation"], tyro.conf.arg(metavar="SPLIT")] = "test"
+    """Which samples to use: test or validation."""
+    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Folder to read the data from (default: as in training)."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, or auto."""
@@ -250,15 +252,17 @@ def evaluate_run(arguments: list[str]) -> int:
 class PredictOptions:
     """Read one sample of your own with the best weights of a run, and say why.
 
-    Digits and formulas: pictures of symbols in a row with gaps between them; all symbols of all
-    pictures, in order, make the sample. Other tasks say in their documentation what they read.
+    Digits and formulas: pictures of symbols in a row, with gaps between them.
+
+    Other tasks say in their documentation what they read.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run."""
-    inputs: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Pictures (dark ink on light paper or the other way round), or other input of the task."""
-    picture: Path | None = None
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
+    """Pictures (dark ink on light paper or the other way round), or other input of the task; the
+    symbols of several pictures, in order, make one sample."""
+    picture: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """File for the picture of tasks that draw one (default: prediction.png in the run folder)."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, or auto."""
@@ -275,7 +279,7 @@ def predict(arguments: list[str]) -> int:
     with torch.no_grad():
         outputs = task.read(network.eval(), batch)
         for line in [*task.describe(outputs, batch), *_strange(task, batch, options.run)]:
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(textwrap.fill(line, COLUMNS, subsequent_indent="  ") + "\n")
         if task.portray(outputs, batch, picture):
             sys.stdout.write(f"drawn in {picture}\n")
         elif options.picture is not None:
@@ -292,8 +296,11 @@ def _strange(task: Task[Any, Any], batch: Any, run: Path) -> list[str]:
     odd = [str(place) for place, strange in enumerate(seen.strange(pictures), 1) if strange]
     if not odd:
         return []
-    which = "the picture" if len(pictures) == 1 else f"symbol {', '.join(odd)}"
-    return [f"warning: {which} looks unlike anything in training; don't rely on how it was read"]
+    which = "the picture" if len(pictures) == 1 else f"symbol {odd[0]}"
+    says = f"{which} looks unlike anything in training; don't rely on how it was read"
+    if len(odd) > 1:
+        says = f"symbols {', '.join(odd)} look unlike anything in training; don't rely on them"
+    return [f"warning: {says}"]
 
 
 def trained(

@@ -75,7 +75,7 @@ def draw_learning_curve(
     for axes in (left, right):
         if chosen is not None:
             axes.axvline(chosen, color=COLOURS[6], ls=":", lw=1, label="chosen epoch", zorder=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     handles, labels = right.get_legend_handles_labels()
@@ -163,7 +163,7 @@ def draw_comparison(runs: dict[str, list[dict[str, Any]]], path: Path) -> None:
             axes.plot(epochs, values, "o", ls=style, ms=3, label=label, color=colour)
     axes.set(xlabel="epoch", ylabel="validation accuracy")
     scale_accuracy(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:

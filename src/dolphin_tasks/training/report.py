@@ -30,16 +30,16 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Put several runs into a table (report.md), a figure (report.png) and a page (report.html).
+    """Several runs as a table (report.md), a figure (.png) and a page (.html).
 
-    The page has learning curves, confusions of perception, and right and wrong answers to test
-    samples, with the reasons for them. Runs that differ only in their seed are combined:
-    mean ± standard deviation.
+    The page has learning curves, confusions of perception, and explained answers.
+
+    Runs that differ only in their seed are combined: mean ± standard deviation.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
     """Folders of finished runs; others are skipped and named."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Folder for the report (default: the folder of the first run)."""
     examples: int = 2
     """How many wrong and how many right answers of each run the page shows; 0 reads no data."""
