@@ -591,3 +591,19 @@ def test_proofs_with_draws_of_which_none_is_left(name):
     d = dl.Distribution([0.5, 0.3], [1, 2], provenance=dl.get_provenance(name, k=5))
     drawn = dl.apply(d, lambda x: dl.weighted({0: 0.25, x: 0.75}))
     assert dl.entropy(dl.filter(drawn, lambda x: x > 50)).tolist() == [0.0]
+
+
+def test_proofs_without_facts_in_a_recursion_of_samples():
+    """Nothing but certain symbols meet: there are no facts to write down."""
+
+    @dl.batched
+    def program(parts, shift):
+        d = dl.Distribution.certain(shift)
+        for part in parts:
+            d = dl.apply(d, dl.Distribution(part, [3]), max)
+        return dl.fixpoint(lambda e: dl.union(d, dl.apply(e, lambda s: (s + 1) % 3)), d)
+
+    with dl.using("dtkp-am", k=1):
+        found = program([[torch.tensor([0.25])], []], [1, 1])
+    assert dict(found.row(0))[3] == pytest.approx(0.25)
+    assert dict(found.row(1))[1] == 1.0

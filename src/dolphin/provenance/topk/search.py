@@ -239,8 +239,9 @@ class Search:
         if missing is not None:
             found = found.masked_fill(missing, NO_PROOF)
         shape = (len(rank), plan.groups, 1)
-        flat = patterns.reshape(patterns.shape[0], 1, -1, 1)
-        return at_places(flat, winners).view(-1, *shape), found.view(shape)
+        words = patterns.shape[0]  # none if there are no facts
+        flat = patterns.reshape(words, 1, patterns.shape[1:].numel(), 1)
+        return at_places(flat, winners).view(words, *shape), found.view(shape)
 
     def _likeliest_of_all(
         self, chunk: _Chunk, known: tuple[Tensor, Tensor] | None = None
