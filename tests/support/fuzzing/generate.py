@@ -336,6 +336,7 @@ class Writer:
 
 Kind = Callable[[Writer], None]
 KINDS: dict[str, tuple[int, int, Kind]] = {}
+RAGGED = 20  # every so many programs one ends with rows of different lengths that are negated
 FOCUSED = 4  # every so many programs one consists mostly of what is rare elsewhere
 
 
@@ -381,6 +382,8 @@ def generate(seed: int) -> Program:
     weights = [rare if focused else usual for usual, rare, _ in KINDS.values()]
     for name in rng.choices(list(KINDS), weights, k=rng.randint(1, 6)):
         KINDS[name][2](writer)
+    if seed % RAGGED == RAGGED - 1:
+        operations.negated_rows(writer)
     reads = rng.sample(
         ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
          "entropy", "posterior", "most_likely", "apart", "func", "threads",
