@@ -213,7 +213,8 @@ class Search:
         assert scores is not None
         if patterns is None:
             patterns = scores.new_zeros(0, *scores.shape, dtype=torch.int64)
-        return patterns, scores
+        # Certain operands may have places for several proofs, too.
+        return patterns.expand(-1, len(scores), -1, -1), scores
 
     def sorts(self, plan: Contraction) -> bool:
         """Whether `sorted_out` finds the proofs of these groups, faster than a search."""
