@@ -124,6 +124,17 @@ def test_exact_has_second_derivatives_at_0_and_1():
     torch.testing.assert_close(h, torch.tensor([[0.0, -1.0]], dtype=torch.float64))
 
 
+@pytest.mark.parametrize("a", [0.25, 1.0])
+def test_noisy_or_has_second_derivatives_next_to_something_certain(a):
+    """a + b - a·b: the mixed derivative is -1 wherever a and b are, the others are 0."""
+    p = torch.tensor([[a, 1.0]], dtype=torch.float64, requires_grad=True)
+    d = dl.Distribution(p, "ab", exclusive=False, provenance="noisy-or")
+    either = dl.get_probs(d.map(lambda _: "either"))
+    (g,) = torch.autograd.grad(either.sum(), p, create_graph=True)
+    (h,) = torch.autograd.grad(g[0, 1], p)
+    torch.testing.assert_close(h, torch.tensor([[-1.0, 0.0]], dtype=torch.float64))
+
+
 @pytest.mark.parametrize("how", ["grad", "backward"])
 def test_second_derivatives_of_the_logarithm_of_0_are_refused_on_the_spot(how):
     p = torch.tensor([[0.0, 1.0]], requires_grad=True)

@@ -308,17 +308,19 @@ class _NoisyOr(Formula):
     @staticmethod
     def formula(logs: Tensor, dim: int) -> Tensor:
         probs = logs.exp()
-        low = floor(logs.dtype)
         certain = probs >= 1.0
-        # At 1 the derivative is that of the floor; a factor as small follows further on.
-        at_one = math.log(low) - (probs - probs.detach()) / low
-        fails = torch.where(certain, at_one, torch.log1p(-torch.where(certain, 0.0, probs)))
+        fails = torch.log1p(-torch.where(certain, 0.0, probs))
         none, total = fails.sum(dim), logs.logsumexp(dim)
         small = total < _small(logs)
         # The derivative of expm1 would be 0 beyond rounding, where that of exp is a tiny factor.
         far = small | (none < -1.0)
         near = -torch.expm1(torch.where(far, -1.0, none))
         some = torch.where(far, 1.0 - torch.where(small, -1.0, none).exp(), near)
+        # Next to something certain the product is 0: it has derivatives, its logarithm has none.
+        sure = certain.any(dim)
+        plain = torch.where(certain, probs.detach() - probs, 1.0 - probs)
+        plain = torch.where(sure.unsqueeze(dim), plain, 1.0).prod(dim)
+        some = torch.where(sure, 1.0 - plain, some)
         return torch.where(small, total, torch.log(some))
 
 
