@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -174,6 +175,15 @@ def test_curriculum_shortens_and_keeps_answers():
     parts = [samples.batch(torch.arange(30)[s], Noise(0, s.start, 15, 30)).images
              for s in (slice(0, 15), slice(15, 30))]  # fmt: skip
     assert torch.equal(torch.cat(parts), batch.images)
+
+
+def test_plans_of_different_designs_are_kept_apart():
+    """Only the radius of discs changes no plan."""
+    design = generator.design(128, 6)
+    for name, value in dataclasses.asdict(design).items():
+        other = (9,) if name == "margins" else value + 1
+        same = dataclasses.replace(design, **{name: other}).key == design.key
+        assert same == (name == "radius"), name
 
 
 def test_plans_are_cached_in_pieces(tmp_path, monkeypatch):

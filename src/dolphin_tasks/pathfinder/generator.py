@@ -66,7 +66,8 @@ class Design:
     def key(self) -> str:
         """A name for caches: everything that changes the plans, in a few characters."""
         margins = "-".join(map(str, self.margins))
-        numbers = (self.padding, self.length, margins, self.seed_distance, self.continuity)
+        dash = (self.length, self.thickness, margins, self.scale)
+        numbers = (self.padding, *dash, self.seed_distance, self.continuity)
         return f"{self.size}-{self.dashes}d-{self.distractors}x-" + "_".join(map(str, numbers))
 
 
