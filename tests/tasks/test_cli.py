@@ -69,6 +69,13 @@ def test_list_of_tasks_fits_a_terminal(capsys):
         assert any(line.split() == [name, *task.summary.split()] for line in printed)
 
 
+@pytest.mark.parametrize("command", [[], ["eval"], ["predict"], ["report"], ["new-task"]], ids=str)
+def test_help_fits_80_columns(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert status(*command, "--help") == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("task", ["sum", "hwf", "pathfinder"])
 def test_help_breaks_lines_only_where_they_are_full(task, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
