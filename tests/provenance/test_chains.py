@@ -431,3 +431,14 @@ def test_pieces_of_rows_give_the_same(monkeypatch):
         found.append((sums, *(leaf.grad for leaf in leaves)))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
+
+
+def test_a_fold_without_any_pair_has_second_derivatives():
+    p = torch.tensor([[0.75, 0.25]], dtype=torch.float64, requires_grad=True)
+    d = dl.Distribution(p, [1, 4])
+    nothing = dl.apply_if(d, d, lambda a, b: a + b, on=(lambda a: 0, lambda b: b))
+    assert nothing.symbols == ()
+    value = (nothing.probs(symbols=[5]) + d.probs(symbols=[1]) ** 2).sum()
+    (g,) = torch.autograd.grad(value, p, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), p)
+    torch.testing.assert_close(h, torch.tensor([[2.0, 0.0]], dtype=torch.float64))

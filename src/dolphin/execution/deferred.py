@@ -54,7 +54,7 @@ def _step_of_a_fold(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
 
     Recursions are learnt from their contractions, and large ones select what they use first.
     """
-    if not isinstance(lists, Contraction) or lists.combinations > _FEW_PAIRS:
+    if not isinstance(lists, Contraction) or not 0 < lists.combinations <= _FEW_PAIRS:
         return False
     if surroundings() is not PLAIN or not all(d.exclusive for d in operands):
         return False
