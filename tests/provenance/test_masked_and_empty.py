@@ -168,3 +168,14 @@ def test_a_choice_with_nothing_left_is_refused_where_a_row_has_it():
     groups = [[[0, 1], [2, 3]], [[0, 1]]]
     with pytest.raises(dl.InputError, match="row 1"):
         dl.Distribution.from_rows(rows, exclusive=groups, logits=True)
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "viterbi", "dtkp-am", "dtkp-wmc", "exact"])
+def test_negation_keeps_what_is_left_of_a_probability_near_one(name):
+    """log(1 - sigmoid(x)) = -x - log(1 + exp(-x)), where sigmoid(x) rounds to 1."""
+    x = torch.tensor([[12.0, 20.0, 31.0]], requires_grad=True)
+    d = dl.Distribution.from_logits(x, "abc", exclusive=False, provenance=name)
+    logs = dl.negate(d).log_probs()
+    torch.testing.assert_close(logs, torch.nn.functional.logsigmoid(-x), rtol=1e-4, atol=0.0)
+    (g,) = torch.autograd.grad(logs.sum(), x)
+    torch.testing.assert_close(g, torch.full_like(g, -1.0), rtol=1e-3, atol=0.0)

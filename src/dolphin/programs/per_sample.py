@@ -148,7 +148,7 @@ def _call_of(
     return own.args, own.kwargs
 
 
-def _entries(name: str, parameter: str, values: Any) -> Sequence[Any]:
+def _entries(name: str, parameter: str, values: Any) -> Any:
     """One entry per sample."""
     if isinstance(values, Distribution):
         return [distribution_of(row) for row in _rows_of(tagged_of(values))]

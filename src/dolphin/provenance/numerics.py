@@ -96,6 +96,27 @@ class _ProbOfLog(torch.autograd.Function):
         return grad * logs.exp()
 
 
+class _RestOfLog(torch.autograd.Function):
+    """1 - p from log p. A difference to 1 would round away what is left of a probability near 1,
+    and the derivative of `expm1` that of a small one.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logs: Tensor) -> Tensor:
+        return -torch.expm1(logs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (logs,) = ctx.saved_tensors
+        return -grad * logs.exp()
+
+
 class _Precisely(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -136,7 +157,7 @@ def _quickly(function: Any) -> Any:
 
 
 _precisely, _safe_log, _prob_of_log = map(_quickly, (_Precisely, _SafeLog, _ProbOfLog))
-_safe_log_of_facts = _quickly(_SafeLogOfFacts)
+_safe_log_of_facts, _rest_of_log = map(_quickly, (_SafeLogOfFacts, _RestOfLog))
 
 
 def precisely(numbers: Tensor) -> Tensor:
@@ -176,7 +197,7 @@ def rounded_to(dtype: torch.dtype, probs: Tensor) -> Tensor:
 
 def log1mexp(logs: Tensor) -> Tensor:
     """log(1 - p) from log p, through p so that its gradient is -1/(1 - p), floored as above."""
-    return safe_log_of_facts(1.0 - prob_of_log(logs))
+    return safe_log_of_facts(_rest_of_log(logs))
 
 
 def log_of_rest(logs: Tensor, dtype: torch.dtype) -> Tensor:
