@@ -96,20 +96,14 @@ class _ProbOfLog(torch.autograd.Function):
         return grad * logs.exp()
 
 
-class _RestOfLog(torch.autograd.Function):
+class _RestOfLog(_ProbOfLog):
     """1 - p from log p. A difference to 1 would round away what is left of a probability near 1,
     and the derivative of `expm1` that of a small one.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(logs: Tensor) -> Tensor:
         return -torch.expm1(logs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
