@@ -74,14 +74,14 @@ def test_formulas_that_are_mostly_alone(way: str, k: int, monkeypatch: pytest.Mo
     if way == "searched":
         monkeypatch.setattr(search, "_FEW", 0)
     if way == "every group searched":
-        monkeypatch.setattr(search.Search, "in_order", False, raising=False)
-        original = search.Search.__init__
+        monkeypatch.setattr(search.Candidates, "in_order", False, raising=False)
+        original = search.Candidates.__init__
 
-        def init(self: search.Search, *args: object, **kwargs: object) -> None:
+        def init(self: search.Candidates, *args: object, **kwargs: object) -> None:
             original(self, *args, **kwargs)  # type: ignore[arg-type]
             self.in_order = False
 
-        monkeypatch.setattr(search.Search, "__init__", init)
+        monkeypatch.setattr(search.Candidates, "__init__", init)
     noise = torch.Generator().manual_seed(1)
     given = torch.rand(3, 4, 3, dtype=torch.float64, generator=noise).softmax(-1)
     given.requires_grad_()

@@ -12,15 +12,12 @@ from torch import Tensor
 
 from dolphin.arguments import count, option
 from dolphin.errors import InputError
-from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import Contraction, Index, IndexLists, RowMap, to_device
+from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
 from dolphin.provenance.numerics import (
     ZERO,
-    at_once,
-    chunk_elements,
     clip_above_one,
     log_of_rest,
     prob_of_log,
@@ -37,7 +34,7 @@ from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
 from dolphin.provenance.topk.row_recursion import likeliest_in_rows
-from dolphin.provenance.topk.search import Search
+from dolphin.provenance.topk.search import contracted
 from dolphin.provenance.topk.weighing import (
     FACT_PENALTY,
     LEARNING,
@@ -49,9 +46,6 @@ from dolphin.provenance.topk.weighing import (
 from dolphin.symbolic.growth import Growth
 
 AnyProofs = Proofs | LargeInput
-Known = tuple[Tensor, Tensor]  # patterns and scores of proofs
-
-_LARGE_GROUP = 4  # chunks that the work for one symbol may take as a whole
 
 # Combinations above which it pays to search for the proofs of the label only. Forward and
 # backward of `nll_loss`, k = 3, on one core: a product of 4 digits in 64 rows takes 13.9 ms
@@ -167,115 +161,7 @@ class TopKProofs(Provenance):
 
     @torch.no_grad()
     def contract(self, operands: Sequence[AnyProofs], plan: Contraction) -> Proofs:
-        return self._contract(list(map(written, operands)), plan, apart=False)
-
-    def _contract(self, operands: Sequence[Proofs], plan: Contraction, *, apart: bool) -> Proofs:
-        if len(operands) > 2:
-            return self._two_by_two(operands, plan, apart)
-        device = operands[0].scores.device
-        row_map = plan.rows_of_groups([operand.row_map for operand in operands])
-        search = Search(operands, self.k, apart=apart)
-        search.check_size(plan.combinations)
-        if search.in_order and plan.combinations and not torch.compiler.is_compiling():
-            first, several, rest = plan.meeting
-            if 2 * len(several) <= plan.groups:
-                return self._mostly_alone(search, first, several, rest, row_map)
-        if row_map is not None:
-            search.row = row_map.on(device)
-            if plan.position is not None:
-                search.row = search.row.index_select(0, to_device(plan.order, device))
-        found: list[Proofs] = []
-        before = 0
-        for bucket in plan.on(device):
-            found += self._searched(search, bucket, before)
-            before += bucket.width
-        if not found:
-            joined = self._none(operands, search, plan.groups)
-        else:
-            joined = replace(proofs.concat(found), disjoint=search.disjoint)
-            joined = joined if plan.position is None else self.select(joined, plan.position)
-        return replace(joined, row_map=row_map)
-
-    def _mostly_alone(
-        self,
-        search: Search,
-        first: Sequence[Index],
-        several: np.ndarray,
-        rest: Contraction,
-        row_map: RowMap | None,
-    ) -> Proofs:
-        """Most symbols have one combination (`Contraction.meeting`), which leaves no choice.
-
-        Only the others are searched. A step of kinship chains of 4, k = 3, 64 rows takes 53 instead
-        of 63 ms.
-        """
-        kept = Proofs(*search.each_alone(first), search.layout, search.disjoint, row_map=row_map)
-        if not len(several):
-            return kept
-        if search.sorts(rest):
-            found = Proofs(*search.sorted_out(rest), search.layout, search.disjoint)
-        else:
-            found = self._contract(search.operands, rest, apart=search.apart)
-        return proofs.replaced(kept, to_device(several, kept.scores.device), found)
-
-    def _searched(
-        self, search: Search, bucket: BucketTensors, before: int, known: Known | None = None
-    ) -> list[Proofs]:
-        """The proofs of a bucket's groups, some groups at a time."""
-        each = search.cost(bucket)
-        if not torch.compiler.is_compiling():
-            limit = chunk_elements()
-            if each > _LARGE_GROUP * limit and bucket.depth > 2:  # pieces of two, at least
-                return [self._in_pieces(search, bucket, before, -(-each // limit), known)]
-        step = at_once(bucket.width, each)
-        found = []
-        for start in range(0, bucket.width, step):
-            width = min(step, bucket.width - start)
-            patterns, scores = search.run(bucket, before, start, width, known)
-            found.append(Proofs(patterns, scores, search.layout, search.disjoint))
-        return found
-
-    def _in_pieces(
-        self,
-        search: Search,
-        bucket: BucketTensors,
-        before: int,
-        pieces: int,
-        known: Known | None,
-    ) -> Proofs:
-        """Groups too large to be searched as a whole: the best of each piece, then of those.
-
-        A proof of one piece may absorb some of the best of another, which then has places for the
-        next ones: those pieces are searched again, with the best of all as candidates.
-        """
-        depth = max(2, -(-bucket.depth // min(pieces, bucket.depth)))
-        best = None
-        for _ in range(bucket.depth):
-            parts = [
-                proofs.concat(self._searched(search, bucket.piece(start, depth), before, known))
-                for start in range(0, bucket.depth, depth)
-            ]
-            joined = replace(proofs.concat(parts), disjoint=search.disjoint)
-            places = np.arange(joined.n)
-            plan = Contraction([places], places % bucket.width, bucket.width)
-            best, last = self.contract([joined], plan), best
-            if search.simple or not proofs.absorbs(best, parts) or proofs.same(best, last):
-                break
-            known = best.patterns, best.scores
-        assert best is not None
-        return best
-
-    def _two_by_two(self, operands: Sequence[Proofs], plan: Contraction, apart: bool) -> Proofs:
-        """Many operands: k² unions per additional operand, and never more than fit in memory."""
-        rows = max(operand.rows for operand in operands)
-        found: list[Proofs] = []
-        for steps in plan.two_by_two(at_once(plan.combinations, 2 * rows * self.k)):
-            tags = operands[0]
-            for step, operand in zip(steps, operands[1:], strict=True):
-                tags = self._contract([tags, operand], step, apart=apart)
-            found.append(tags)
-        joined = proofs.concat(found)
-        return replace(joined, disjoint=all(part.disjoint for part in found))
+        return contracted(list(map(written, operands)), plan, self.k, apart=False)
 
     def folds_freely(self, operands: Sequence[AnyProofs | None], exclusive: bool) -> bool:
         """Whether proofs exclude each other and share no input: then none is dropped too early."""
@@ -291,11 +177,6 @@ class TopKProofs(Provenance):
         if plan.sizes is None or len(operands) != 2:
             return None
         return Deferral(self, _FEW)
-
-    def _none(self, operands: Sequence[Proofs], search: Search, n: int) -> Proofs:
-        scores = operands[0].scores.new_full((1, n, search.rows), NO_PROOF)
-        patterns = operands[0].patterns.new_zeros(search.layout.words, 1, n, 1)
-        return Proofs(patterns, scores, search.layout, search.disjoint)
 
     @torch.no_grad()
     def negate(self, tags: AnyProofs) -> Proofs:
@@ -393,7 +274,7 @@ class TopKProofs(Provenance):
 
     @torch.no_grad()
     def contract_apart(self, operands: Sequence[Proofs], plan: Contraction) -> Proofs:
-        return self._contract(operands, plan, apart=True)
+        return contracted(operands, plan, self.k, apart=True)
 
     # -- moving tags -------------------------------------------------------------------------------
 
