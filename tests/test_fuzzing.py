@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+import dolphin as dl
 from fuzzing import campaign
+from fuzzing.check import WrongAnswerError, check
+from fuzzing.generate import Program, Statement
 
 PROGRAMS, CHUNK = 2000, 40
 
@@ -19,3 +22,88 @@ def test_random_programs_do_what_the_definitions_say(start):
     assert not tally.failures, "\n".join(campaign.report(tally))
     # A program that the definitions leave open, or refuse, compares nothing.
     assert tally.outcomes["compared"] >= 0.7 * CHUNK
+
+
+def program_of(provenance: str, text: str, k: int | None = None, double: bool = False) -> Program:
+    """A program as it could have been generated, whose result is d9."""
+    statements = tuple(Statement(part, "written") for part in text.strip().split("\n\n"))
+    return Program(0, provenance, k, statements, (), "d9", double=double)
+
+
+TIED = """
+x0 = torch.tensor([[-1e-07]], dtype=torch.float64, requires_grad=True)
+
+x1 = torch.tensor([[0.32, 0.49, 0.13]], dtype=torch.float64, requires_grad=True)
+
+d0 = dl.Distribution(x0, [0], exclusive=False)
+
+d9 = dl.apply(d0, dl.Distribution(x1, [3, 1, 4]), lambda a, b: 0)
+"""
+QUOTIENT = """
+x0 = torch.tensor([[0.346924, 0.228992, 0.424083]], dtype=torch.float64, requires_grad=True)
+
+d9 = dl.negate(dl.Distribution(x0, [1, 0, 2]).map(lambda s: 0)).normalized()
+"""
+PICKLED = """
+class Card:
+    def __init__(self, n): self.n = n
+    def __hash__(self): return self.n
+    def __eq__(self, other): return self.n == getattr(other, 'n', None)
+
+x0 = torch.tensor([[0.4], [0.5]], dtype=torch.float64)
+
+d0 = dl.apply(dl.Distribution(x0, [Card(3)]), lambda c: c.n)
+
+d9 = pickle.loads(pickle.dumps(d0))
+"""
+GOAL = """
+x0 = torch.tensor([[0.4, 0.5]], dtype=torch.float64)
+
+d0 = dl.Distribution(x0, [3, 18])
+
+def step(d): return dl.union(d0, dl.apply(d, d0, lambda p, e: (p * e + 1) % 4))
+
+d9 = dl.fixpoint(step, d0, goal=lambda a: a < 9)
+"""
+IMPOSSIBLE = """
+x0 = torch.tensor([[0.115399, 0.30785]], dtype=torch.float64, requires_grad=True)
+
+d0 = dl.Distribution(x0, [4, 1], exclusive=False)
+
+d1 = dl.condition(d0, dl.apply(d0, lambda a: a % 2 == 0))
+
+d9 = dl.condition(d0, dl.apply(dl.count(d1, lambda a: a % 2 == 0), lambda a: a != 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "program"),
+    [
+        # Proofs of probability 0 are a tie, although directions give them tiny weights.
+        ("unsettled", program_of("dtkp-wmc", TIED, k=2, double=True)),
+        # 1e-6 / 1e-6 has derivatives of 0, which doubles round to 1e-4.
+        ("compared", program_of("damp", QUOTIENT, double=True)),
+        ("compared", program_of("exact", PICKLED)),
+        ("refused", program_of("exact", GOAL)),
+        # x / x is 1, so that the other case is impossible.
+        ("compared", program_of("exact", IMPOSSIBLE)),
+    ],
+)
+def test_programs_on_which_the_definitions_need_care(what, program):
+    assert check(program).what == what
+
+
+def test_a_goal_that_keeps_what_it_needs_may_not_be_refused(monkeypatch):
+    def refuse(*_):
+        raise dl.InputError("fixpoint: goal= leaves out what it needs")
+
+    monkeypatch.setattr("dolphin.programs.goals.check_predicate", refuse)
+    check(program_of("exact", GOAL))
+    with pytest.raises(WrongAnswerError, match="leaves out"):
+        check(program_of("exact", GOAL.replace("18", "8")))
+
+
+def test_rounding_of_the_expectation_excuses_nothing_else(monkeypatch):
+    monkeypatch.setattr("dolphin.Distribution.normalized", lambda d: d)
+    with pytest.raises(WrongAnswerError, match="values"):
+        check(program_of("damp", QUOTIENT, double=True))

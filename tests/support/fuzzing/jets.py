@@ -3,6 +3,8 @@
 Values may be complex. An input entry that is x + i·h·v for a tiny h carries the direction v along,
 and the imaginary part of a gradient, divided by h, is then the derivative of that gradient along v:
 the second derivatives come for free.
+
+Values may also be numbers of `DIGITS` digits, for programs in which doubles round too much.
 """
 
 from __future__ import annotations
@@ -10,11 +12,15 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Hashable, Iterable
+from typing import Any
+
+import mpmath
 
 TIE = 1e-6  # values closer than this are taken as equal: there the gradient is a convention
 STEP = 1e-40  # the imaginary part of an input that has a direction
+DIGITS = 60
 
-Number = float | complex
+Number = Any  # float, complex, or mpmath's
 
 
 class Jet:
@@ -72,35 +78,52 @@ class Jet:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Jet) -> Jet:
-        return self * other.through(1.0 / other.value, -1.0 / other.value**2)
+        inverse = other.through(1.0 / other.value, -1.0 / other.value**2)
+        quotient = self * inverse
+        # x / x is 1, which x * (1 / x) is not always.
+        return Jet(self.value / other.value, quotient.grad, quotient.smooth)
 
     def through(self, value: Number, slope: Number) -> Jet:
         """A function of this number, given its value and its slope here."""
         return Jet(value, {key: part * slope for key, part in self.grad.items()}, self.smooth)
 
     def exp(self) -> Jet:
-        value = cmath.exp(self.value)
+        value = _functions(self.value).exp(self.value)
         return self.through(value, value)
 
     def log(self) -> Jet:
-        return self.through(cmath.log(self.value), 1.0 / self.value)
+        return self.through(_functions(self.value).log(self.value), 1.0 / self.value)
 
     def expm1(self) -> Jet:
         """exp(x) - 1, without the rounding of a small x; an imaginary part is infinitesimal."""
-        slope = math.exp(self.real)
-        return self.through(math.expm1(self.real) + 1j * self.imag * slope, cmath.exp(self.value))
+        slope = _functions(self.value).exp(self.value)
+        if is_precise(self.value):
+            return self.through(slope - 1.0, slope)
+        value = math.expm1(self.real) + 1j * self.imag * math.exp(self.real)
+        return self.through(value, slope)
 
     def log1p(self) -> Jet:
+        if is_precise(self.value):
+            return (self + 1.0).log()
         value = math.log1p(self.real) + 1j * self.imag / (1.0 + self.real)
         return self.through(value, 1.0 / (1.0 + self.value))
 
     def sqrt(self) -> Jet:
-        value = cmath.sqrt(self.value)
+        value = _functions(self.value).sqrt(self.value)
         return self.through(value, 0.5 / value)
 
     def cornered(self, corner: bool = True) -> Jet:
         """The same, where the gradient is a convention if `corner`."""
         return Jet(self.value, self.grad, self.smooth and not corner)
+
+
+def is_precise(value: Number) -> bool:
+    """Whether a number has `DIGITS` digits."""
+    return isinstance(value, (mpmath.mpf, mpmath.mpc))
+
+
+def _functions(value: Number) -> Any:
+    return mpmath if is_precise(value) else cmath
 
 
 def total(numbers: Iterable[Jet]) -> Jet:

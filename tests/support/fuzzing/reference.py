@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+import mpmath
+
 from fuzzing.answers import Questions
 from fuzzing.diagrams import Group
 from fuzzing.jets import STEP, TIE, Jet, sigmoid, softmax, total
@@ -32,12 +34,16 @@ class Reference(Questions, Language):
         self.semiring = semiring
         self.groups: Iterator[int] = itertools.count()
         self.Distribution = Constructors(self)
+        self.refusals: set[str] = set()  # what Dolphin may say, which tries only some of it
 
     @contextlib.contextmanager
     def using(self, *names: Any, **parameters: Any) -> Iterator[None]:
         yield
 
     settings = using
+
+    def may_refuse(self, message: str) -> bool:
+        return any(text in message for text in self.refusals)
 
     def cache_clear(self) -> None:
         pass
@@ -139,6 +145,8 @@ class Reference(Questions, Language):
         if only_new and (self.semiring.by_symbols or isinstance(self.semiring, TopK)):
             raise RefusedError("what is derived again would count again")
         old = self._wanted(start, goal)
+        if callable(goal) and self._leaves_out(step, start, old, goal):
+            self.refusals.add("goal= leaves out what it needs")
         for _ in range(30 if rounds is None else rounds):
             new = self._wanted(step(old), goal)
             if rounds is None and self._settled(old, new):
@@ -157,6 +165,20 @@ class Reference(Questions, Language):
         key, keys = goal
         return self.apply_if(
             self.Distribution.certain_rows(keys), value, lambda _, symbol: symbol, on=(_itself, key)
+        )
+
+    def _leaves_out(self, step: Callable, start: Value, kept: Value, goal: Callable) -> bool:
+        """Whether what is wanted is derived with the help of what is not."""
+        try:
+            alone, together = (self._wanted(step(d), goal) for d in (kept, start))
+        except RefusedError:  # a step that fails on what is not wanted
+            return False
+        keys = [{key_of(s) for s in value.symbols} for value in (alone, together)]
+        return keys[0] != keys[1] or any(
+            abs(alone.probability(row, s).real - p) > 1e-5 * abs(p)
+            for row in range(together.batch_size)
+            for s in together.symbols
+            for p in [together.probability(row, s).real]
         )
 
     def _settled(self, old: Value, new: Value) -> bool:
@@ -348,7 +370,8 @@ class Leaf:
 class Torch:
     """The module `torch`, as far as programs use it.
 
-    `direction(leaf, row, column)`: where second derivatives are wanted along.
+    `direction(leaf, row, column)`: where second derivatives are wanted along. `precise`: with
+    numbers of many digits.
     """
 
     float32, float64 = "float32", "float64"
@@ -363,8 +386,10 @@ class Torch:
 
     distributions = types.SimpleNamespace(Categorical=Categorical, Bernoulli=Bernoulli)
 
-    def __init__(self, direction: Callable[[int, int, int], float] | None = None) -> None:
-        self.direction = direction
+    def __init__(
+        self, direction: Callable[[int, int, int], float] | None = None, *, precise: bool = False
+    ) -> None:
+        self.direction, self.precise = direction, precise
         self.leaves: list[Leaf] = []
 
     def tensor(self, rows: Any, dtype: str = "float32", requires_grad: bool = False) -> Leaf:
@@ -383,7 +408,8 @@ class Torch:
         if x in (INF, -INF) or x != x:
             return Jet(x)
         along = 0.0 if self.direction is None else self.direction(leaf, row, column)
-        value = x if self.direction is None else x + 1j * STEP * along
+        real = mpmath.mpf(x) if self.precise else x
+        value = real if self.direction is None else real + 1j * STEP * along
         return Jet(value, {(leaf, row, column): 1.0})
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fuzzing.diagrams import FALSE, TRUE, Diagrams, Group
-from fuzzing.jets import TIE, Jet, largest, product, smallest, total
+from fuzzing.jets import STEP, TIE, Jet, is_precise, largest, product, smallest, total
 
 Proof = frozenset[tuple[int, int]]
 Proofs = frozenset[Proof]
@@ -135,7 +135,8 @@ class TopK(Semiring):
         weights = {proof: self._weight(proof).real for proof in kept}
         kept.sort(key=weights.__getitem__, reverse=True)
         last, next_ = weights[kept[self.k - 1]], weights[kept[self.k]]
-        if last - next_ <= TIE * last:
+        # Where directions are carried along, a weight of 0 is a product of imaginary parts.
+        if last - next_ <= TIE * last + STEP:
             raise UnsettledError("a tie among proofs")
         return frozenset(kept[: self.k])
 
@@ -258,7 +259,7 @@ def dual(
 
     def either_of(a: Jet, b: Jet) -> Jet:
         joined = 1.0 - norm(1.0 - a, 1.0 - b)
-        if conorm is None or max(a.real, b.real) > 0.5:
+        if conorm is None or is_precise(joined.value) or max(a.real, b.real) > 0.5:
             return joined
         return Jet(joined.value - joined.real + conorm(a.real, b.real), joined.grad, joined.smooth)
 
