@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import dolphin as dl
-from dolphin.execution import indices
+from dolphin.provenance.topk import encoding
 from dolphin_tasks.mugen import program as mugen
 from dolphin_tasks.sum_n import program as sum_n
 
@@ -121,9 +121,9 @@ def as_onnx(program):
 
 def test_nothing_without_values_is_kept():
     """What an exporter makes on its way is not remembered for later calls."""
-    indices._constants.clear()
+    encoding._constants.clear()
     exported("total", "dtkp-wmc")
-    assert all(type(tensor) is torch.Tensor for tensor in indices._constants.values())
+    assert all(type(tensor) is torch.Tensor for tensor in encoding._constants.values())
     x, y, z = (dl.Distribution(torch.rand(2, 10).softmax(1), range(10)) for _ in range(3))
     assert torch.isfinite(total(x, y, z).probs()).all()
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.buckets import Bucket, BucketTensors, bucketed
-from dolphin.symbolic.bounded import register, registered
+from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
 
@@ -30,25 +30,6 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
         with torch.inference_mode(False):
             return to_device(array, device)
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-
-# A plain dictionary, because the compiler can trace it.
-_constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
-_MOST_CONSTANTS = 4096
-register("constants", _constants.__len__, _constants.clear)
-
-
-def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
-    """A few integers as a tensor, created once per device."""
-    cached = _constants.get((values, device))
-    if cached is None:
-        if torch.compiler.is_compiling():  # an exporter's tensors have no values: don't keep them
-            return torch.tensor(values, dtype=torch.int64, device=device)
-        if len(_constants) >= _MOST_CONSTANTS:
-            _constants.clear()
-        cached = to_device(np.array(values, dtype=np.int64), device)
-        _constants[(values, device)] = cached
-    return cached
 
 
 class Index:
@@ -147,12 +128,7 @@ class Contraction:
         self.groups = groups
         self.sizes = sizes  # of the operands, if every combination of theirs is in a group
         self._address = address  # of the groups, where rows are flattened
-        self._rows: RowMap | None = None
-        self._selection: Index | None = None
-        self._narrowed: tuple[tuple[Index | None, ...], Contraction] | None = None
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
-        self._ordered: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        self._made: tuple[tuple[Bucket, ...], Index | None] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
         self._flat_on: dict[torch.device, tuple[list[Tensor], Tensor, Tensor | None]] = {}
@@ -165,25 +141,20 @@ class Contraction:
         """Itself: every algebra supports it."""
         return self
 
-    @property
+    @functools.cached_property
     def selection(self) -> Index | None:
         """For one operand whose tags are only reordered, dropped or padded: the places."""
-        if self._selection is None and len(self.indices) == 1:
-            single = np.bincount(self.group_of).max(initial=0) <= 1
-            if single:
-                places = np.full(self.groups, -1, dtype=np.int64)
-                places[self.group_of] = self.indices[0]
-                self._selection = Index(places)
-        return self._selection
+        if len(self.indices) != 1 or np.bincount(self.group_of).max(initial=0) > 1:
+            return None
+        places = np.full(self.groups, -1, dtype=np.int64)
+        places[self.group_of] = self.indices[0]
+        return Index(places)
 
     def rows_of_groups(self, operands: Sequence[RowMap | None]) -> RowMap | None:
         """Which row each group belongs to; None if no operand has flattened rows."""
         if all(operand is None for operand in operands):
             return None
-        if self._address is not None:
-            if self._rows is None:
-                width = max(1, self._address.width)
-                self._rows = RowMap.of(self.groups // width, width)
+        if self._rows is not None:
             return self._rows
         rows = np.zeros(self.groups, dtype=np.int64)
         for operand, index in zip(operands, self.indices, strict=True):
@@ -191,36 +162,37 @@ class Contraction:
                 np.maximum.at(rows, self.group_of, operand.numbers[index])
         return RowMap(rows)
 
-    @property
-    def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
-        if self._made is None:
-            buckets, position = bucketed(self.indices, *self._sorted())
-            self._made = buckets, None if position is None else Index(position)
-        return self._made
+    @functools.cached_property
+    def _rows(self) -> RowMap | None:
+        if self._address is None:
+            return None
+        width = max(1, self._address.width)
+        return RowMap.of(self.groups // width, width)
 
+    @functools.cached_property
+    def _layout(self) -> tuple[tuple[Bucket, ...], Index | None]:
+        buckets, position = bucketed(self.indices, *self._sorted)
+        return buckets, None if position is None else Index(position)
+
+    @functools.cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of combinations of each group, where they start in `order`, and the order."""
-        if self._ordered is None:
-            counts = np.bincount(self.group_of, minlength=self.groups)
-            order = np.argsort(self.group_of, kind="stable")
-            self._ordered = (counts, np.cumsum(counts) - counts, order)
-        return self._ordered
+        counts = np.bincount(self.group_of, minlength=self.groups)
+        order = np.argsort(self.group_of, kind="stable")
+        return counts, np.cumsum(counts) - counts, order
 
-    @property
+    @functools.cached_property
     def narrowed(self) -> tuple[tuple[Index | None, ...], Contraction]:
         """Which places of each operand take part (None for all), and the remaining contraction.
 
         Where few tags of many take part, as in a join with a knowledge base, these are selected
         first, so that the rest doesn't depend on the size of the operand.
         """
-        if self._narrowed is None:
-            parts = [_used(index) for index in self.indices]
-            if all(used is None for used, _ in parts):
-                self._narrowed = ((None,) * len(parts), self)
-            else:
-                rest = Contraction([index for _, index in parts], self.group_of, self.groups)
-                self._narrowed = (tuple(used for used, _ in parts), rest)
-        return self._narrowed
+        parts = [_used(index) for index in self.indices]
+        if all(used is None for used, _ in parts):
+            return (None,) * len(parts), self
+        rest = Contraction([index for _, index in parts], self.group_of, self.groups)
+        return tuple(used for used, _ in parts), rest
 
     @functools.cached_property
     def distinct(self) -> bool:
@@ -249,11 +221,11 @@ class Contraction:
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""
-        return np.where(wanted >= 0, self._sorted()[0][wanted], 0)
+        return np.where(wanted >= 0, self._sorted[0][wanted], 0)
 
     def members(self, wanted: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """The combinations of some groups (-1: none): which group's, and where in each operand."""
-        _, starts, order = self._sorted()
+        _, starts, order = self._sorted
         number = self.counts(wanted)
         whose = np.repeat(np.arange(len(wanted)), number)
         within = np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
@@ -268,7 +240,7 @@ class Contraction:
         """
         most = min(most, max(1, self.combinations))
         if self._two_by_two is None or self._two_by_two[0] != most:
-            counts, _, order = self._sorted()
+            counts, _, order = self._sorted
             ends = np.cumsum(counts)
             pieces, start = [], 0
             while start < self.groups:
@@ -380,18 +352,19 @@ class Convolution:
     def __init__(self, sizes: tuple[int, int]) -> None:
         self.sizes = sizes
         self.groups = sum(sizes) - 1
-        self._spelled_out: Contraction | None = None
 
     @property
     def combinations(self) -> int:
         return self.sizes[0] * self.sizes[1]
 
     def spelled_out(self) -> Contraction:
-        if self._spelled_out is None:
-            indices = [index.reshape(-1) for index in np.indices(self.sizes)]
-            group_of = np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
-            self._spelled_out = Contraction(indices, group_of, self.groups, self.sizes)
-        return self._spelled_out
+        return self._lists
+
+    @functools.cached_property
+    def _lists(self) -> Contraction:
+        indices = [index.reshape(-1) for index in np.indices(self.sizes)]
+        group_of = np.add.outer(*map(np.arange, self.sizes)).reshape(-1)
+        return Contraction(indices, group_of, self.groups, self.sizes)
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         last = np.minimum(wanted, self.sizes[0] - 1)

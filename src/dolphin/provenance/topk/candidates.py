@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import constant
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.topk.encoding import Placement, merge
+from dolphin.provenance.topk.encoding import Placement, constant, merge
 from dolphin.provenance.topk.proofs import (
     NO_PROOF,
     Proofs,

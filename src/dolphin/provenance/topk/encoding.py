@@ -34,6 +34,25 @@ WHOLE_WORD = (1 << WORD_BITS) - 1
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
 
 
+# A plain dictionary, because the compiler can trace it.
+_constants: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+_MOST_CONSTANTS = 4096
+register("constants", _constants.__len__, _constants.clear)
+
+
+def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """A few integers as a tensor, created once per device."""
+    cached = _constants.get((values, device))
+    if cached is None:
+        if torch.compiler.is_compiling():  # an exporter's tensors have no values: don't keep them
+            return torch.tensor(values, dtype=torch.int64, device=device)
+        if len(_constants) >= _MOST_CONSTANTS:
+            _constants.clear()
+        cached = to_device(np.array(values, dtype=np.int64), device)
+        _constants[(values, device)] = cached
+    return cached
+
+
 @dataclass(frozen=True)
 class Digit:
     """One pattern: `size` value bits from `shift` on in `word`, then the guard bit."""

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import constant
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
@@ -28,7 +27,7 @@ from dolphin.provenance.numerics import (
     recomputed,
     safe_log,
 )
-from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement
+from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement, constant
 
 # Of two proofs with the same probability the one with fewer facts counts as likelier: a proof
 # always comes before those that contain it, whatever rounding does.
