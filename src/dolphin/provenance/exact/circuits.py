@@ -23,13 +23,12 @@ from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
+from dolphin.provenance.exact.leaves import AreLogs, logs_of, numbers_of, probs_of, raised_log
 from dolphin.provenance.exact.sweeps import Level, Sweep
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
     ZERO,
     floor,
-    precisely,
-    prob_of_log,
     rounded_to,
     safe_log,
     underflows,
@@ -38,8 +37,6 @@ from dolphin.provenance.numerics import (
 _SUMS = DAMP(above_one="pass")
 
 Pairs = list[tuple[int, int]]
-AreLogs = bool | Tensor
-"""Whether numbers are logarithms of probabilities: all, none, or (a mask of columns) some."""
 
 
 @dataclass
@@ -166,7 +163,7 @@ class Circuit:
         return self._evaluated(inputs, device, logs=False)
 
     def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
-        numbers, are_logs = _numbers_of(inputs, device)
+        numbers, are_logs = numbers_of(inputs, device)
         self._leaf_indices([facts.columns for facts in inputs], device)
         low = max([0.0, *(floor(facts.log_probs.dtype) for facts in inputs)])
         if not followed():
@@ -181,9 +178,9 @@ class Circuit:
         Probabilities are raised to `low`, the floor of the inputs' precision: below it their
         gradients are too large for that precision, and would lose their ratio.
         """
-        leaves = _raised_log(self._left(_probs(numbers, are_logs)), low)
+        leaves = raised_log(self._left(probs_of(numbers, are_logs)), low)
         constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=numbers.device)
-        facts = _logs(numbers, are_logs, low).index_select(0, self._leaves[numbers.device][0])
+        facts = logs_of(numbers, are_logs, low).index_select(0, self._leaves[numbers.device][0])
         values = torch.cat([constants.expand(2, numbers.shape[1]), facts, leaves])
         for number, (contraction, keep) in enumerate(self.layers):
             made = _SUMS.contract([values, values], contraction)
@@ -192,7 +189,7 @@ class Circuit:
 
     def in_numbers(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
         """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
-        probs = _probs(numbers, are_logs)
+        probs = probs_of(numbers, are_logs)
         constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=numbers.device)
         facts = probs.index_select(0, self._leaves[numbers.device][0])
         values = torch.cat([constants.expand(2, numbers.shape[1]), facts, self._left(probs)])
@@ -298,7 +295,7 @@ class _Evaluation(Formula):
         needed = ctx.needs_input_grad[-1]
         ctx.circuit, ctx.logs, ctx.are_logs, ctx.out = circuit, logs, are_logs, None
         if not logs or reading_is_free(numbers):
-            probs = _probs(numbers, are_logs)
+            probs = probs_of(numbers, are_logs)
             values, ctx.gathered = circuit.swept(probs, needed)
             out = values.index_select(0, circuit.on("places", circuit.places, numbers.device))
             if not logs:
@@ -354,47 +351,6 @@ def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
     if bucket.pad is not None:
         products = products.masked_fill(bucket.pad[:, :, None], 0.0)
     return products.sum(0)
-
-
-def _numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, AreLogs]:
-    """The numbers of all inputs, (columns, rows), as they were given: see `AreLogs`."""
-    if not inputs:
-        return torch.zeros(0, 1, dtype=torch.float64, device=device), False
-    rows = max(facts.rows for facts in inputs)
-    given = [facts.as_given() for facts in inputs]
-    numbers, logs = [each for each, _ in given], [each for _, each in given]
-    if any(each.dtype != numbers[0].dtype for each in numbers):
-        numbers = [precisely(each) for each in numbers]
-    spread = [each.expand(-1, rows) for each in numbers]
-    every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
-    if all(each is logs[0] for each in logs) and isinstance(logs[0], bool):
-        return every, logs[0]
-    alike = all(isinstance(each, bool) for each in logs)
-    flags = [np.broadcast_to(each, (1 if alike else rows,)) for each in logs]
-    columns = [facts.columns for facts in inputs]
-    return every, to_device(np.repeat(np.stack(flags), columns, axis=0), device)
-
-
-def _probs(numbers: Tensor, are_logs: AreLogs) -> Tensor:
-    if are_logs is False:
-        return numbers
-    probs = prob_of_log(numbers)
-    return probs if are_logs is True else torch.where(are_logs, probs, numbers)
-
-
-def _raised_log(probs: Tensor, low: float | Tensor) -> Tensor:
-    """log p, with the value and the derivative of `low` where p is less."""
-    return (probs + (low - probs).clamp(min=0.0).detach()).log()
-
-
-def _logs(numbers: Tensor, are_logs: AreLogs, low: float | Tensor) -> Tensor:
-    if are_logs is True:
-        return numbers
-    if are_logs is False:
-        return _raised_log(numbers, low)
-    # The logarithm of what is one already may be infinite, and its derivative times 0 not a number.
-    probs = torch.where(are_logs, 1.0, numbers)
-    return torch.where(are_logs, numbers, _raised_log(probs, low))
 
 
 class CircuitEvaluator:

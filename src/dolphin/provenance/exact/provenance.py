@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,10 +27,10 @@ from dolphin.provenance.exact.compiling import (
 from dolphin.provenance.exact.explaining import Spelling, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds
+from dolphin.provenance.exact.remembering import combined, content_of, each_of, remembered
 from dolphin.provenance.exact.tags import Formulas, aligned, newest_table, seated
 from dolphin.provenance.facts import Facts, View, all_apart, arrange
 from dolphin.provenance.numerics import connected, log_of_rest, rounded_to
-from dolphin.symbolic.bounded import register
 
 
 class Exact(Provenance):
@@ -96,7 +94,7 @@ class Exact(Provenance):
 
     def from_facts(self, facts: Facts) -> Formulas:
         table, columns = tables.current(), facts.columns
-        numbers = _remembered(
+        numbers = remembered(
             table,
             ("facts", columns),
             lambda: _column([table.fact(0, column) for column in range(columns)]),
@@ -218,8 +216,8 @@ class Exact(Provenance):
         table, inputs, numbers = aligned(operands)
         columns = max(part.shape[1] for part in numbers)
         spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
-        key = (join.__name__, _content(plan), *((part.shape, part.tobytes()) for part in spread))
-        made = _remembered(table, key, lambda: _combined(table, spread, plan, join))
+        key = (join.__name__, content_of(plan), *((part.shape, part.tobytes()) for part in spread))
+        made = remembered(table, key, lambda: combined(table, spread, plan, join))
         row_map = plan.rows_of_groups([operand.row_map for operand in operands])
         return Formulas(table, made, inputs, operands[0].like, row_map)
 
@@ -227,7 +225,7 @@ class Exact(Provenance):
         table = tags.table
         key = ("not", tags.numbers.shape, tags.numbers.tobytes())
         return replace(
-            tags, numbers=_remembered(table, key, lambda: _each(tags.numbers, table.negation))
+            tags, numbers=remembered(table, key, lambda: each_of(tags.numbers, table.negation))
         )
 
     def saturated(self, old: Formulas, new: Formulas) -> bool:
@@ -239,7 +237,7 @@ class Exact(Provenance):
         pairs = sorted({*zip(before[changed].tolist(), after[changed].tolist(), strict=True)})
         groups = tuple(facts.groups for facts in inputs)
         key = ("same", tuple(pairs), groups)
-        return _remembered(
+        return remembered(
             table, key, lambda: same(table, pairs, groups, self._limits, self.compiler)
         )
 
@@ -365,52 +363,3 @@ class _Reads:
 
 def _column(numbers: Sequence[int]) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)[:, None]
-
-
-def _combined(
-    table: FormulaTable,
-    operands: Sequence[np.ndarray],
-    plan: Contraction,
-    join: Callable[[FormulaTable, list[int]], int],
-) -> np.ndarray:
-    """∨ over each group of ∧ over the operands, (groups, r)."""
-    groups = plan.group_of.tolist()
-    columns = []
-    for column in range(operands[0].shape[1]):
-        chosen = [
-            part[index, column].tolist() for part, index in zip(operands, plan.indices, strict=True)
-        ]
-        members: list[list[int]] = [[] for _ in range(plan.groups)]
-        for group, combination in zip(groups, zip(*chosen, strict=True), strict=True):
-            members[group].append(table.conjunction(combination))
-        columns.append([join(table, formulas) for formulas in members])
-    return np.array(columns, dtype=np.int64).reshape(len(columns), plan.groups).T
-
-
-def _each(numbers: np.ndarray, function: Callable[[int], int]) -> np.ndarray:
-    flat = [function(number) for number in numbers.reshape(-1).tolist()]
-    return np.array(flat, dtype=np.int64).reshape(numbers.shape)
-
-
-_contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()
-register("digests of index lists", _contents.__len__, _contents.clear)
-
-
-def _content(plan: Contraction) -> bytes:
-    """A digest of a contraction by content, whichever object it is."""
-    known = _contents.get(plan)
-    if known is None:
-        digest = hashlib.sha256(str(plan.groups).encode())
-        for array in (*plan.indices, plan.group_of):
-            digest.update(b"|" + np.ascontiguousarray(array, dtype=np.int64).tobytes())
-        known = _contents[plan] = digest.digest()
-    return known
-
-
-def _remembered(table: FormulaTable, key: Any, make: Callable[[], Any]) -> Any:
-    """The result of an operation on formulas of this table, computed once."""
-    with table.lock:
-        if key not in table.remembered:
-            made = table.remembered[key] = make()
-            table.remembered_bytes += 1000 + 2 * getattr(made, "nbytes", 0)
-        return table.remembered[key]

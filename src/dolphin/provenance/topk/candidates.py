@@ -19,14 +19,12 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.topk.encoding import Placement, constant, merge
+from dolphin.provenance.topk.encoding import Placement, add_moved, constant, merge, moved
 from dolphin.provenance.topk.proofs import (
     NO_PROOF,
     Proofs,
-    add_moved,
     at_places,
     compatible,
-    moved,
 )
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
 

@@ -307,3 +307,55 @@ def merge(layouts: Sequence[Layout]) -> Layout:
     for layout in layouts[1:]:
         merged = merged.extended(layout)
     return merged
+
+
+def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
+    """Patterns (W, ...) rewritten for another layout of `words` words."""
+    if all(move.source == move.target and move.shift == 0 for move in moves):
+        if patterns.shape[0] == words:
+            return patterns
+        missing = patterns.new_zeros(words - patterns.shape[0], *patterns.shape[1:])
+        return torch.cat([patterns, missing])
+    out = patterns.new_zeros(words, *patterns.shape[1:])
+    add_moved(out, patterns, moves)
+    return out
+
+
+def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
+    """Add patterns (W, ...) to those in `out`, which has another layout, in place."""
+    if len(moves) > 1 and all(move.source == move.target and move.shift == 0 for move in moves):
+        out[: patterns.shape[0]] |= patterns
+    else:
+        add_part(out, patterns, moves)
+
+
+def add_part(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
+    """The same for some of the inputs that patterns refer to."""
+    for move in moves:
+        out[move.target] |= _bits(patterns, move)
+
+
+def joined(patterns: Tensor, more: Tensor, moves: Sequence[Move]) -> Tensor:
+    """Unions of patterns with those of another layout, of one or of as many proofs.
+
+    Overwrites the first ones where it can.
+    """
+    if patterns.shape[0] == 1:
+        for move in moves:
+            patterns = patterns | _bits(more, move)
+        return patterns
+    shape = torch.broadcast_shapes(patterns.shape[1:], more.shape[1:])
+    if shape != patterns.shape[1:]:
+        patterns = patterns.expand(-1, *shape).clone()
+    add_moved(patterns, more, moves)
+    return patterns
+
+
+def _bits(patterns: Tensor, move: Move) -> Tensor:
+    """The part of patterns that is moved, in its new place."""
+    bits = patterns[move.source]
+    if move.mask != WHOLE_WORD:
+        bits = bits & move.mask
+    if move.shift == 0:
+        return bits
+    return bits << move.shift if move.shift > 0 else bits >> -move.shift

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from dolphin.execution.indices import Index, RowMap, to_device
 from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
-from dolphin.provenance.topk.encoding import WHOLE_WORD, Layout, Move, merge, moves_between
+from dolphin.provenance.topk.encoding import (
+    Layout,
+    add_moved,
+    add_part,
+    merge,
+    moved,
+    moves_between,
+)
 from dolphin.provenance.topk.parts import (
     LargeInput,
     check_words,
@@ -155,8 +162,7 @@ def _rewritten(tags: Proofs, common: dict[int, Facts]) -> Proofs:
         if facts is not placement.facts:
             rewritten(tags.patterns, placement, target, out)
             continue
-        for move in moves_between(placement, target):
-            _add_moved(out, tags.patterns, move)
+        add_part(out, tags.patterns, moves_between(placement, target))
     return replace(tags, patterns=out, layout=layout, fields=None)
 
 
@@ -202,8 +208,7 @@ def seated(
             target = layout.find(slots[slot])
             assert target is not None
             kept = patterns if rows is None else _in_rows(patterns, rows, tags.row)
-            for move in moves_between(placement, target):
-                _add_moved(out, kept, move)
+            add_part(out, kept, moves_between(placement, target))
     return replace(tags, patterns=out, scores=scores, layout=layout, fields=None)
 
 
@@ -212,57 +217,6 @@ def _in_rows(patterns: Tensor, rows: np.ndarray, row: Tensor | None) -> Tensor:
     mask = to_device(rows, patterns.device)
     mask = mask if row is None else mask[row][:, None]
     return torch.where(mask, patterns, 0)
-
-
-def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
-    """Patterns (W, ...) rewritten for another layout of `words` words."""
-    if all(move.source == move.target and move.shift == 0 for move in moves):
-        if patterns.shape[0] == words:
-            return patterns
-        missing = patterns.new_zeros(words - patterns.shape[0], *patterns.shape[1:])
-        return torch.cat([patterns, missing])
-    out = patterns.new_zeros(words, *patterns.shape[1:])
-    add_moved(out, patterns, moves)
-    return out
-
-
-def add_moved(out: Tensor, patterns: Tensor, moves: Sequence[Move]) -> None:
-    """Add patterns (W, ...) to those in `out`, which has another layout, in place."""
-    if len(moves) > 1 and all(move.source == move.target and move.shift == 0 for move in moves):
-        out[: patterns.shape[0]] |= patterns
-        return
-    for move in moves:
-        _add_moved(out, patterns, move)
-
-
-def joined(patterns: Tensor, more: Tensor, moves: Sequence[Move]) -> Tensor:
-    """Unions of patterns with those of another layout, of one or of as many proofs.
-
-    Overwrites the first ones where it can.
-    """
-    if patterns.shape[0] == 1:
-        for move in moves:
-            patterns = patterns | _bits(more, move)
-        return patterns
-    shape = torch.broadcast_shapes(patterns.shape[1:], more.shape[1:])
-    if shape != patterns.shape[1:]:
-        patterns = patterns.expand(-1, *shape).clone()
-    add_moved(patterns, more, moves)
-    return patterns
-
-
-def _add_moved(out: Tensor, patterns: Tensor, move: Move) -> None:
-    out[move.target] |= _bits(patterns, move)
-
-
-def _bits(patterns: Tensor, move: Move) -> Tensor:
-    """The part of patterns that is moved, in its new place."""
-    bits = patterns[move.source]
-    if move.mask != WHOLE_WORD:
-        bits = bits & move.mask
-    if move.shift == 0:
-        return bits
-    return bits << move.shift if move.shift > 0 else bits >> -move.shift
 
 
 def aligned(parts: Sequence[Proofs]) -> tuple[Layout, list[Tensor], list[Tensor]]:

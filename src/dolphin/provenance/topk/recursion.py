@@ -15,8 +15,8 @@ from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.candidates import GREATEST, LEAST
-from dolphin.provenance.topk.encoding import Layout, merge
-from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, compatible, moved
+from dolphin.provenance.topk.encoding import Layout, merge, moved
+from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, compatible
 
 _NOTHING = -1  # the words of no proof; those of proofs have no sign
 

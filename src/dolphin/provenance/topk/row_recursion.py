@@ -20,8 +20,8 @@ import torch
 from dolphin.execution.indices import RowMap
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import chunk_elements
-from dolphin.provenance.topk.encoding import Layout, merge
-from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, compatible, moved
+from dolphin.provenance.topk.encoding import Layout, merge, moved
+from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, compatible
 from dolphin.symbolic.growth import Growth
 
 _LEAST, _GREATEST = -(2.0**500), -(2.0**-500)  # scores that carry a place, as in search.py

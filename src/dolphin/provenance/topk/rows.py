@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dolphin.execution.indices import RowMap, to_device
 from dolphin.provenance.facts import View, arrange
-from dolphin.provenance.topk.encoding import merge
+from dolphin.provenance.topk.encoding import merge, moved
 from dolphin.provenance.topk.proofs import (
     NO_PROOF,
     Proofs,
@@ -21,7 +21,6 @@ from dolphin.provenance.topk.proofs import (
     concat,
     facts_of,
     more_proofs,
-    moved,
     seated,
     with_common_parts,
     with_signs,

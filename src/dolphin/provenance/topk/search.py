@@ -20,7 +20,8 @@ from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.numerics import at_once, chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.candidates import Candidates
-from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, absent, at_places, joined, moved
+from dolphin.provenance.topk.encoding import joined, moved
+from dolphin.provenance.topk.proofs import NO_PROOF, Proofs, absent, at_places
 from dolphin.settings import current_settings
 
 Known = tuple[Tensor, Tensor]  # patterns and scores of proofs
