@@ -28,8 +28,9 @@ from dolphin.execution.tagged import Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import graph_of
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.fuzzy import MaxProduct, TruthValues
+from dolphin.provenance.fuzzy import TruthValues
 from dolphin.provenance.logarithms import LogTags
+from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
     ZERO,

@@ -366,7 +366,7 @@ def test_few_gradients_are_those_of_all(monkeypatch, flat, asked):
     probs[:2, :4] = 0.5  # two best paths to 3
     grads = []
     for few in (0, math.inf):
-        monkeypatch.setattr("dolphin.provenance.fuzzy._FEW_OF", few)
+        monkeypatch.setattr("dolphin.provenance.max_product._FEW_OF", few)
         edges = probs.clone().requires_grad_()
         wanted = _reached(edges, flat).probs(asked)
         (wanted[:7] * torch.arange(1, 8)[:, None]).sum().backward()

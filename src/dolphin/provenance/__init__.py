@@ -5,7 +5,8 @@ from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
+from dolphin.provenance.fuzzy import Godel, Lukasiewicz, NoisyOr, StableProduct
+from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.registry import (
     ProvenanceName,
     get_provenance,

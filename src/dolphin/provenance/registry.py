@@ -15,7 +15,8 @@ from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
 from dolphin.provenance.exact import Exact
 from dolphin.provenance.exact.compiling import Compiler
-from dolphin.provenance.fuzzy import Godel, Lukasiewicz, MaxProduct, NoisyOr, StableProduct
+from dolphin.provenance.fuzzy import Godel, Lukasiewicz, NoisyOr, StableProduct
+from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.tnorms import Frank, Hamacher, NilpotentMinimum, SchweizerSklar, Yager
 from dolphin.provenance.topk import TopKProofs

@@ -12,7 +12,8 @@ from typing import Any
 
 from dolphin.symbolic.bytecode import Use
 from dolphin.symbolic.libraries import is_library_function, of_library, reads_settings, stateless
-from dolphin.symbolic.values import TUPLE_FIELD, Code, Same, Values
+from dolphin.symbolic.marks import Code, Same
+from dolphin.symbolic.values import TUPLE_FIELD, Values
 
 # Parts of a class that don't decide what its methods return.
 ABOUT_CLASSES = frozenset(

@@ -23,6 +23,7 @@ from dolphin.symbolic.libraries import (
     stateless,
 )
 from dolphin.symbolic.library_state import everywhere
+from dolphin.symbolic.marks import Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 from dolphin.symbolic.values import (
@@ -34,7 +35,6 @@ from dolphin.symbolic.values import (
     TUPLE_FIELD,
     VALUES,
     WRAPPERS,
-    Same,
     Slot,
     current,
 )

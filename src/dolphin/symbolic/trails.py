@@ -23,8 +23,9 @@ from dolphin.symbolic.library_state import (
     state_of_class,
     state_of_library,
 )
+from dolphin.symbolic.marks import Code
 from dolphin.symbolic.purity import is_declared
-from dolphin.symbolic.values import FLAT, NOTHING, TUPLE_FIELD, Code, library_of
+from dolphin.symbolic.values import FLAT, NOTHING, TUPLE_FIELD, library_of
 
 _MOST_PLACES = 500
 _KEYS = type({}.keys())

@@ -18,9 +18,7 @@ import re
 import sys
 import types
 import uuid
-import weakref
-from collections.abc import Callable, Hashable, Iterable
-from operator import is_
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -35,6 +33,7 @@ from dolphin.symbolic.libraries import (
     stateless,
 )
 from dolphin.symbolic.library_state import PLAIN, state_of_class, state_of_library
+from dolphin.symbolic.marks import Code, Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
 
@@ -74,57 +73,6 @@ TUPLE_FIELD = type(vars(collections.namedtuple("_Pair", "a"))["a"])
 
 class TooMuchError(Exception):
     """The function reads more than can be compared cheaply."""
-
-
-class Same:
-    """Equal only to another reference to the same object, while it is alive."""
-
-    __slots__ = ("_hash", "_strong", "_weak")
-
-    def __init__(self, target: Any) -> None:
-        self._hash = id(target)
-        self._weak: weakref.ref[Any] | None = None
-        self._strong = None
-        try:
-            self._weak = weakref.ref(target)
-        except TypeError:
-            self._strong = target
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Same):
-            return NotImplemented
-        if self._weak is None or other._weak is None:
-            return self._weak is other._weak and self._strong is other._strong
-        target = self._weak()
-        return target is not None and target is other._weak()
-
-
-class Code:
-    """What can be replaced in functions: code and defaults. Equal only if all are the same."""
-
-    __slots__ = ("_hash", "_parts")
-
-    def __init__(self, functions: Iterable[types.FunctionType]) -> None:
-        parts: list[Any] = []
-        for function in functions:
-            parts.append(function.__code__)
-            parts += function.__defaults__ or ()
-            parts += (function.__kwdefaults__ or {}).values()
-        self._parts = parts
-        self._hash = hash(tuple(map(id, parts)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Code):
-            return NotImplemented
-        return len(self._parts) == len(other._parts) and all(map(is_, self._parts, other._parts))
 
 
 Slot = Callable[[Any], Hashable | None]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dolphin.provenance.exact.circuits import Circuit
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.fuzzy import MaxProduct
+from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, flush, rounding
 
 _LARGEST = MaxProduct()
