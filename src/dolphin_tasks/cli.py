@@ -52,7 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         return _fail(f"there is no command {name!r}. Commands: {', '.join(COMMANDS)}.")
-    return _run(COMMANDS[name], rest)
+    try:
+        return _run(COMMANDS[name], rest)
+    except KeyboardInterrupt:  # while torch is being imported, too
+        sys.stderr.write("\nstopped\n")
+        return 130
 
 
 def _refuse_while_importing() -> None:
@@ -85,9 +89,6 @@ def _run(place: str, arguments: list[str]) -> int:
         sys.stdout.flush()
     except DolphinError as error:
         return _fail(str(error))
-    except KeyboardInterrupt:
-        sys.stderr.write("\nstopped\n")
-        return 130
     except BrokenPipeError:  # `dolphin report … | head`
         _drop_output()
         return 0

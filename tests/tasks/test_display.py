@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,36 +18,104 @@ from rich.console import Console
 
 from dolphin_tasks.cli import main
 from dolphin_tasks.training import plots
-from dolphin_tasks.training.display import Clock, Display, State
+from dolphin_tasks.training.display import Clock, Display
+from dolphin_tasks.training.table import State
 
-LONG = State(10, 10, 1234, 5678, 12.34567, 0.98765, 12345.6, 0.12345, 100.0)
+LONG = State(100, 100, 1234, 5678, 12.34567, 0.98765, 12345.6, 0.12345, 4000.0)
+ENDED = replace(LONG, validation=0.9545, perception=0.9876, chosen=True)
 
 
-def terminal(width):
-    """A display on a terminal of so many columns, and what it writes."""
+def terminal(width, height=24):
+    """A display on a terminal of this size, and what it writes."""
     display = Display()
     stream = io.StringIO()
-    display.console = Console(file=stream, width=width, force_terminal=True, highlight=False)
+    display.console = Console(
+        file=stream, width=width, height=height, force_terminal=True, highlight=False
+    )
     return display, stream
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_lines_fit_the_terminal(width):
+def screen(written):
+    """The lines that a terminal shows after `written`.
+
+    Follows the codes that rich redraws lines with: up, erase, and back to the first column. Colours
+    and whether the cursor is visible make no difference.
+    """
+    lines, row, column = [""], 0, 0
+    for code, final, text in re.findall(r"\x1b\[\??([\d;]*)([A-Za-z])|([^\x1b])", written):
+        if final == "A":
+            row -= int(code or 1)
+        elif final == "K":
+            lines[row] = ""
+        elif text == "\r":
+            column = 0
+        elif text == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif text:
+            lines[row] = lines[row].ljust(column)[:column] + text + lines[row][column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+def test_the_table_fits_the_terminal(width):
     display, stream = terminal(width)
-    display.epoch(LONG, "validation 95.45%, perception 98.76%")
-    display.line("a line " * 30)
-    lines = stream.getvalue().splitlines()
-    assert all(len(line.rstrip()) <= width for line in lines)
-    assert lines[0].startswith("epoch 10/10")
-    assert lines[0].rstrip().endswith("perception 98.76%")
+    with display:
+        display.doing("loading data")
+        display.line("a line " * 30)
+        display.show(LONG)
+        running = screen(stream.getvalue())
+        display.doing("validating")
+        display.epoch(ENDED)
+        display.show(LONG)
+    lines = screen(stream.getvalue())
+    assert max(map(len, running + lines)) <= width
+    assert "step" in running[-1] and len(running[-1] + "^C") <= width  # else Ctrl-C breaks it
+    title = next(i for i, line in enumerate(lines) if "epoch" in line)
+    assert "100/100" in lines[title + 2] and "95.45% *" in lines[title + 2]
+    assert ("98.76%" in lines[title + 2]) == ("perception" in lines[title]) == (width >= 60)
+    assert not any(lines[title + 3 :])  # the running epoch is gone
+
+
+def test_the_table_grows_by_a_row_per_epoch():
+    display, stream = terminal(80)
+    with display:
+        display.doing("loading data")
+        assert screen(stream.getvalue())[-1].endswith("loading data")
+        for epoch in (1, 2, 3):
+            state = replace(LONG, epoch=epoch, epochs=3)
+            display.show(state)
+            display.doing("validating")
+            *_, row, below = screen(stream.getvalue())
+            assert row.split()[0] == f"{epoch}/3" and below.endswith("validating")
+            display.epoch(replace(state, validation=0.5))
+        display.line("stopped")
+        assert screen(stream.getvalue())[-2] == "stopped"
+    lines = screen(stream.getvalue())
+    assert [line.split()[0] for line in lines[2:6]] == ["1/3", "2/3", "3/3", "stopped"]
+    assert lines[0].split()[:4] == ["epoch", "loss", "training", "validation"]
+
+
+def test_a_continued_run_shows_its_earlier_epochs():
+    display, stream = terminal(80)
+    display.table([replace(ENDED, epoch=n) for n in (1, 2)], perception=False)
+    lines = screen(stream.getvalue())
+    assert "perception" not in lines[0] and "98.76%" not in lines[2]
+    assert [line.split()[0] for line in lines[2:4]] == ["1/100", "2/100"]
 
 
 def test_files_get_whole_lines():
     display = Display()
     display.console = Console(file=(stream := io.StringIO()), width=80, highlight=False)
-    display.epoch(LONG, "validation 95.45%, perception 98.76%")
-    assert len(stream.getvalue().splitlines()) == 1
-    assert "symbolic 12.3%" in stream.getvalue()
+    with display:
+        display.table([ENDED], perception=True)
+        display.doing("validating")
+        display.epoch(ENDED)
+        display.epoch(LONG)
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith("symbolic 12.3%  validation 95.45%, perception 98.76%")
+    assert second.endswith("symbolic 12.3%  no validation")
 
 
 def test_the_time_left_counts_validation_and_not_the_first_steps():

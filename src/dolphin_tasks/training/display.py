@@ -1,53 +1,23 @@
-"""Progress: a live line on a terminal, plain lines elsewhere, nothing in helper processes."""
+"""Progress: a live table on a terminal, plain lines elsewhere, nothing in helper processes."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from rich.console import Console
-from rich.progress import Progress, TextColumn
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.text import Text
+
+from dolphin_tasks.training.table import State, Table, duration
 
 PLAIN_SECONDS = 30.0  # between two lines where there is no terminal
+_ECHO = "^C "  # what a terminal writes on Ctrl-C: a line that it breaks can't be redrawn
+_LEAST_BAR = 10  # characters
 WARM_UP = 5  # steps that are slower than others: plans are built, memory is allocated
-
-
-@dataclass(frozen=True)
-class State:
-    """The values to show."""
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    loss: float
-    accuracy: float
-    speed: float
-    symbolic_share: float
-    evaluations: float = 0.0
-    """The time left for validating and testing, in training steps that take as long."""
-
-    def text(self, width: int | None = None) -> str:
-        """One line, of at most `width` characters: what matters least is left out first.
-
-        >>> state = State(1, 9, 3, 80, 0.5, 0.9, 1200.0, 0.04)
-        >>> state.text()
-        'epoch 1/9  loss 0.5  right 90.0%  1,200 samples/s  symbolic 4.0%'
-        >>> State(1, 9, 3, 80, 0.5, 0.9, 0.5, 0.04).text(50)
-        'epoch 1/9  loss 0.5  right 90.0%  0.5 samples/s'
-        >>> state.text(40)
-        'epoch 1/9  loss 0.5  right 90.0%'
-        """
-        parts = [
-            f"epoch {self.epoch}/{self.epochs}",
-            f"loss {self.loss:.4g}",
-            f"right {self.accuracy:.1%}",
-            f"{self.speed:,.{0 if self.speed >= 10 else 1}f} samples/s",
-            f"symbolic {self.symbolic_share:.1%}",
-        ]
-        while width is not None and len(parts) > 1 and len("  ".join(parts)) > width:
-            parts.pop()
-        return "  ".join(parts)
 
 
 class Clock:
@@ -63,7 +33,10 @@ class Clock:
         self._began: tuple[int, float] | None = None
 
     def left(self, done: int, rest: float, now: float) -> float | None:
-        """Seconds for the rest, in steps; None while nothing can be said."""
+        """Seconds for the rest, in steps; None while nothing can be said.
+
+        `now` counts the seconds of steps only, without validation.
+        """
         if self._first is None:
             self._first = done
         if self._began is None and done >= self._first + WARM_UP:
@@ -75,65 +48,115 @@ class Clock:
 
 
 class Display:
-    """Shows states and lines. Silent if `quiet`."""
+    """Shows states and lines. Silent if `quiet`.
+
+    On a terminal, epochs that have ended are printed like any other line, so that they scroll, and
+    survive an interruption; only the running epoch and the line below it are redrawn in place.
+    """
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(highlight=False, quiet=quiet)
-        self._live = self.console.is_terminal and not quiet
-        column = TextColumn("{task.description}", markup=False)
-        self._progress = Progress(column, console=self.console, disable=not self._live)
-        self._task = self._progress.add_task("", total=None)
         self._clock, self._said = Clock(), time.monotonic()
+        self._perception = True
+        self._title = ""  # of the table, as printed
+        self._running: State | None = None
+        self._left = ""
+        self._other: Spinner | None = None  # what happens instead of steps
+        self._live: Live | None = None
 
     def __enter__(self) -> Display:
-        self._progress.start()
+        if self._on_terminal:
+            self._live = Live(
+                console=self.console,
+                get_renderable=self._redrawn,
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.update(self._task, description="", visible=False)
-        self._progress.stop()
+        if self._live is not None:
+            self._live.stop()
 
     @property
-    def width(self) -> int | None:
-        """Characters of a line of the terminal; None where lines may be of any length."""
-        return self.console.width if self.console.is_terminal else None
+    def _on_terminal(self) -> bool:
+        return self.console.is_terminal and not self.console.quiet
 
     def line(self, text: str) -> None:
         """A line that stays; a terminal breaks it between words."""
         self.console.print(text, soft_wrap=not self.console.is_terminal, markup=False)
 
-    def epoch(self, state: State, note: str) -> None:
-        """A line about an epoch that has ended."""
-        room = None if self.width is None else self.width - len(note) - 2
-        self.line(f"{state.text(room)}  {note}")
-
     def doing(self, what: str) -> None:
         """What is happening now, other than steps: loading, validating."""
-        if self._live:
-            self._progress.update(self._task, description=what)
-            self._progress.refresh()
+        self._other = Spinner("line", Text(what))
+        if self._live is not None:
+            self._live.refresh()
+
+    def table(self, states: Sequence[State], *, perception: bool) -> None:
+        """Begin the table, with the epochs before in a run that is continued."""
+        self._perception = perception
+        if self._on_terminal:
+            for state in states:
+                self._print(state)
 
     def show(self, state: State) -> None:
-        """The current state; on a terminal the line is redrawn in place."""
-        now = time.monotonic()
+        """The running epoch; on a terminal it is redrawn in place."""
         done, total = (state.epoch - 1) * state.steps + state.step, state.epochs * state.steps
-        seconds = self._clock.left(done, total - done + state.evaluations, now)
-        left = "" if seconds is None else f"  {_duration(seconds)} left"
-        if self._live:
-            where = f"  step {state.step}/{state.steps}{left}"
-            text = state.text(self.console.width - len(where) - 1) + where
-            self._progress.update(self._task, description=text)
-        elif now - self._said >= PLAIN_SECONDS and left:
+        seconds = self._clock.left(done, total - done + state.evaluations, state.trained)
+        self._left = "" if seconds is None else f"  {duration(seconds)} left"
+        self._running, self._other = state, None
+        now = time.monotonic()
+        if self._on_terminal:
+            self._print_title()
+        elif now - self._said >= PLAIN_SECONDS and seconds is not None:
             self._said = now
-            self.line(f"{state.text()}  step {state.step}/{state.steps}{left}")
+            self.line(f"{state.text()}  step {state.step}/{state.steps}{self._left}")
 
+    def epoch(self, state: State) -> None:
+        """An epoch that has ended."""
+        self._running = self._other = None
+        if self._on_terminal:
+            self._print(state)
+        else:
+            self.line(state.text() + ("" if state.validation is not None else "  no validation"))
 
-def _duration(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds.
+    def _redrawn(self) -> RenderableType:
+        """The running epoch, and how far it is, or what happens instead."""
+        state, below = self._running, self._other
+        if state is None:
+            return below or ""
+        if below is None:
+            where = f"  step {state.step}/{state.steps}{self._left}"
+            room = self.console.width - len(_ECHO)
+            legend = "  * chosen so far" if state.epoch > 1 else ""
+            if len(where + legend) + _LEAST_BAR <= room:
+                where += legend
+            bar = ProgressBar(state.steps, state.step, width=max(1, min(30, room - len(where))))
+            below = Columns([bar, Text(where, no_wrap=True, overflow="crop")], padding=0)
+        return Group(self._row(state), below)
 
-    >>> _duration(5), _duration(3700)
-    ('0:05', '1:01:40')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    def _row(self, state: State) -> Text:
+        return Text(self._table.row(state), no_wrap=True, overflow="crop")
+
+    @property
+    def _table(self) -> Table:
+        return Table(self.console.width, perception=self._perception)
+
+    def _print(self, state: State) -> None:
+        self._print_title()
+        self._keep(self._row(state))
+
+    def _print_title(self) -> None:
+        """Before the first row, and where a terminal of another width has other columns."""
+        title = self._table.title
+        if title != self._title:
+            self._title = title
+            rule = ("-" if self.console.options.ascii_only else "─") * len(title)
+            self._keep(Text(f"{title}\n{rule}", style="bold"))
+
+    def _keep(self, text: Text) -> None:
+        """Print what stays, and bring what is below up to date."""
+        self.console.print(text)
+        if self._live is not None:
+            self._live.refresh()

@@ -122,7 +122,7 @@ class RunFolder:
 
 
 Number = (int, float)
-EPOCH: Mapping[str, type | tuple[type, ...]] = {
+EPOCH: dict[str, type | tuple[type, ...]] = {
     "epoch": int,
     "loss": Number,
     "validation_accuracy": (*Number, type(None)),

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -17,12 +17,13 @@ import dolphin as dl
 from dolphin_tasks.catalogue import reference
 from dolphin_tasks.training import checkpoint, familiar, plots
 from dolphin_tasks.training.config import TrainConfig
-from dolphin_tasks.training.display import Display, State
+from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.evaluation import evaluate, further_lines, near_tie
 from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
 from dolphin_tasks.training.progress import Progress
+from dolphin_tasks.training.table import State
 from dolphin_tasks.training.task import Outputs, Samples, Task
 
 _WARM_UP = 5  # steps of a process before the program's share of a step is taken
@@ -74,6 +75,8 @@ class Trainer:
             f"{self.count:,} training, {validation:,} validation and {test:,} test samples; "
             f"results go to {self.folder.path}"
         )
+        self.display.table(self._earlier(), perception=bool(self.task.classes))
+        self.display.doing("first step")
         with self._stoppable():
             while self.progress.epoch < config.epochs:
                 try:
@@ -148,7 +151,7 @@ class Trainer:
     def _validate(self) -> None:
         """Measure the epoch that has just ended, and keep it unless an earlier one was better."""
         progress, began = self.progress, time.perf_counter()
-        self.display.doing(f"epoch {progress.epoch + 1}/{self.config.epochs}: validating")
+        self.display.doing("validating")
         found = evaluate(
             self.task,
             self.network,
@@ -187,8 +190,12 @@ class Trainer:
                 checkpoint.save(self.folder.best, self._weights())
             self.folder.write_metrics(progress.history)
         self._save()
-        note = f"validation {found.accuracy:.2%}{found.perception_note}"
-        self.display.epoch(state, note if found.total else "no validation")
+        validation = found.accuracy if found.total else None
+        self.display.epoch(
+            replace(
+                state, validation=validation, perception=found.perception_accuracy, chosen=chosen
+            )
+        )
 
     def _step(self, index: Tensor) -> bool:
         """One step on a global batch, each process its share of it. Returns whether to stop."""
@@ -277,8 +284,30 @@ class Trainer:
             accuracy=progress.right / seen,
             speed=progress.seen / max(1e-9, progress.seconds),
             symbolic_share=progress.symbolic_share,
+            seconds=progress.seconds,
+            trained=progress.total_seconds + progress.seconds,
             evaluations=self._row_cost * self._rows_to_evaluate(),
         )
+
+    def _earlier(self) -> list[State]:
+        """The epochs before this process, of a run that is continued."""
+        return [
+            State(
+                epoch=line["epoch"],
+                epochs=self.config.epochs,
+                step=self.steps,
+                steps=self.steps,
+                loss=line["loss"],
+                accuracy=line["train_accuracy"],
+                speed=self.count / max(1e-9, line["seconds"]),
+                symbolic_share=line["symbolic_share"],
+                seconds=line["seconds"],
+                validation=line["validation_accuracy"],
+                perception=line["perception_accuracy"],
+                chosen=line["epoch"] == self.progress.best_epoch,
+            )
+            for line in self.progress.history
+        ]
 
     def _rows_to_evaluate(self) -> int:
         """Validation rows of the epochs that are left, and the test rows."""
@@ -372,6 +401,7 @@ class Trainer:
             further = self.task.more_results(self.network.eval(), self.data.test)
             results.update(further)
             self.folder.write_json("results.json", results)
+            self.display.doing("drawing")
             familiar.remember(self.task, self.data.train, self.folder.familiar)
             plots.draw_run(
                 self.task, self.network, self.data.test, found, self.folder, progress.best_epoch

@@ -6,8 +6,15 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from dolphin_tasks.training.folder import EPOCH, missing_field
+from dolphin_tasks.training.folder import EPOCH, Number, missing_field
 
+_SHOWN = EPOCH | {
+    "train_accuracy": Number,
+    "perception_accuracy": (*Number, type(None)),
+    "seconds": Number,
+    "symbolic_share": Number,
+}
+"""What every epoch of the history has: a run that is continued shows it again."""
 _SHARES = 200  # steps over which the median of the program's share is taken
 
 
@@ -37,7 +44,7 @@ class Progress:
             kind = (int, float) if isinstance(value, float) else type(value)
             if not isinstance(getattr(progress, name), kind):
                 raise ValueError(f"progress.{name} is {getattr(progress, name)!r:.60}")
-        problems = [missing_field(line, EPOCH) for line in progress.history]
+        problems = [missing_field(line, _SHOWN) for line in progress.history]
         if any(problems) or len(problems) != progress.epoch:
             raise ValueError(f"its history is damaged: {next(filter(None, problems), 'too short')}")
         return progress
