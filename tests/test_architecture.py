@@ -30,7 +30,7 @@ LAYERS = [
     ["dolphin.execution.*"],
     ["dolphin.inputs", "dolphin.inputs.*"],
     ["dolphin.reading", "dolphin.display.showing", "dolphin.display.proofs"],
-    ["dolphin.calls", "dolphin.answering", "dolphin.inference", "dolphin.moments"],
+    ["dolphin.answering", "dolphin.inference", "dolphin.moments"],
     ["dolphin.methods", "dolphin.operators"],
     ["dolphin.distribution"],
     ["dolphin.operations"],

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.calls import check_arity
 from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Holder, Tagged
+from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.plans import Combinations

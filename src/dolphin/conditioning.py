@@ -7,11 +7,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from dolphin.calls import operand, operands
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.tagged import Tagged, operand, operands
 from dolphin.inference import (
     conditioned,
     likeliest_choices,

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.calls import operand
 from dolphin.display.findings import Diagnosis, Finding, counted
 from dolphin.distribution import Distribution
 from dolphin.errors import shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.tagged import Tagged, operand
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import cut_values, graph_of
 from dolphin.provenance.facts import Facts

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from dolphin.arguments import count, flag, items
-from dolphin.calls import operands
 from dolphin.display import html
 from dolphin.display.proofs import Proof, Proofs, proofs_of
 from dolphin.display.showing import (
@@ -30,7 +29,7 @@ from dolphin.execution.batching import read_rows
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.tagged import Tagged, operands
 from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols
 from dolphin.inputs.entering import input_of, tags_of
 from dolphin.inputs.rows import read_rows as rows_of_input

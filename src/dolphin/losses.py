@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 
 from dolphin.arguments import option
-from dolphin.calls import operand
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Tagged
+from dolphin.execution.tagged import Tagged, operand
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
 from dolphin.reading import (

@@ -15,10 +15,11 @@ from dolphin.answering import (
     some_holds,
     sum_of,
 )
-from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand, united
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Holder
+from dolphin.execution.run import applied, applied_if, filtered, united
+from dolphin.execution.selecting import Mask
+from dolphin.execution.tagged import Function, Holder, operand
 from dolphin.inference import normalised
 from dolphin.inputs.checks import asked_symbols
 from dolphin.moments import entropy_of, expectation

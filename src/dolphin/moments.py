@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.calls import check_arity
 from dolphin.errors import FunctionError, InputError, shorten
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Holder, Tagged
+from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.numerics import flush
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.symbols import Symbols

@@ -8,12 +8,13 @@ from typing import Any, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 
-from dolphin.calls import Function, Mask, applied, applied_if, filtered, operand, united
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.execution.batching import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import among
+from dolphin.execution.run import applied, applied_if, filtered, united
+from dolphin.execution.selecting import Mask, among
+from dolphin.execution.tagged import Function, operand
 from dolphin.inputs.checks import asked_symbols
 from dolphin.reading import read
 

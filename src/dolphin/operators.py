@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsAbs, TypeVar, cast, overload
 
-from dolphin.calls import applied
+from dolphin.execution.run import applied
 from dolphin.execution.tagged import Holder
 from dolphin.methods import Methods
 

@@ -22,9 +22,9 @@ from dolphin.answering import (
     some_holds,
     sum_of,
 )
-from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.execution.eager import eager
+from dolphin.execution.tagged import operand
 
 S = TypeVar("S")
 K = TypeVar("K")

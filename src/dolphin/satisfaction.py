@@ -8,10 +8,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 from dolphin.arguments import option
-from dolphin.calls import operand
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
-from dolphin.execution.run import row_mask
+from dolphin.execution.selecting import row_mask
+from dolphin.execution.tagged import operand
 from dolphin.inputs.checks import check_values
 
 Over = Literal["all", "some"]

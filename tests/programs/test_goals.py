@@ -72,13 +72,13 @@ def test_rows_of_queries_to_one_base():
 def test_a_round_costs_what_it_keeps(goal, monkeypatch):
     _, edges = edges_of("damp", "shared")
     dl.fixpoint(grown(edges), edges, goal=goal)  # nothing follows: the program is tried, once
-    united, unite = [], run.unite
+    united, unite = [], run._united
 
     def watched(operands):
         united.extend(d.width for d in operands)
         return unite(operands)
 
-    monkeypatch.setattr(run, "unite", watched)
+    monkeypatch.setattr(run, "_united", watched)
     dl.fixpoint(grown(edges), edges, goal=goal)
     assert united
     assert max(united) <= 2  # (2, 4) and (2, 5): never the seven facts

@@ -5,26 +5,80 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from dolphin.errors import InputError, shorten
 from dolphin.execution import draws
 from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
-from dolphin.execution.indices import Contraction, Index, IndexLists, lists_of
+from dolphin.execution.indices import Contraction, IndexLists, lists_of
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Tagged, agreed, check, like_of
+from dolphin.execution.selecting import choose_rows, row_mask, where_rows
+from dolphin.execution.tagged import (
+    Function,
+    Holder,
+    Tagged,
+    agreed,
+    check,
+    like_of,
+    split,
+)
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import array_of
-from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.planning import make_plan, union_plan
-from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows, RowSymbols, caches
+from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows
 from dolphin.symbolic.surroundings import PLAIN, in_operation, surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
+
+
+def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
+    """`apply(d1, ..., dK, f)`."""
+    given, (function,) = split("apply", arguments, 1)
+    return combine(Task("apply", function, cache=cache), given, where)
+
+
+def applied_if(
+    arguments: Sequence[Any], on: tuple[Function, ...] | None, where: Any, cache: bool
+) -> Tagged:
+    """`apply_if(d1, ..., dK, f, cond)`, or with keys to join on."""
+    functions = [a for a in arguments if not isinstance(a, Holder)]
+    wanted = 1 if on is not None and len(functions) == 1 else 2
+    given, functions = split("apply_if", arguments, wanted)
+    condition = functions[1] if len(functions) == 2 else None
+    if on is not None:
+        if not isinstance(on, (tuple, list)) or len(on) != len(given) or not all(map(callable, on)):
+            got = f"{len(on)} of them" if isinstance(on, (tuple, list)) else shorten(on)
+            names = ", ".join(f"key{number}" for number in range(1, len(given) + 1))
+            raise InputError(
+                f"apply_if: on= takes {len(given)} key functions ({names}), one per operand, got "
+                f"{got}."
+            )
+        if len(given) == 1:
+            raise InputError(
+                "apply_if: on= joins two distributions or more, got 1; use a condition."
+            )
+        on = tuple(on)
+    return combine(Task("apply_if", functions[0], condition, on, cache), given, where)
+
+
+def filtered(distribution: Any, predicate: Any, cache: bool) -> Tagged:
+    """`filter(d, predicate)`."""
+    given, (function,) = split("filter", (distribution, predicate), 1)
+    return combine(Task("filter", _itself, function, cache=cache), given, None)
+
+
+def _itself(symbol: Any) -> Any:
+    return symbol
+
+
+def united(distributions: Sequence[Any]) -> Tagged:
+    """`union(d1, d2, ...)`."""
+    if len(distributions) == 1 and not isinstance(distributions[0], Holder):
+        raise InputError(
+            f"union: expected distributions, got {shorten(distributions[0])}. For a list write "
+            "union(*distributions)."
+        )
+    return unite(split("union", distributions, 0)[0])
 
 
 def combine(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
@@ -93,7 +147,7 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     else:
         made, constant = _run(task, plan, given, outcome, sources)
     result = outcome.tagged(plan.domain, made, constant)
-    return result if active is None else _where_rows(active, result, operands[0])
+    return result if active is None else where_rows(active, result, operands[0])
 
 
 def keeps_everything(task: Task, plan: Plan, domains: Sequence[Any]) -> bool:
@@ -221,7 +275,8 @@ def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
             operand if used is None else provenance.select(operand, used)
             for operand, used in zip(tags, taken, strict=True)
         ]
-    return provenance.combine(tags, lists)
+        return provenance.contract(tags, lists)
+    return provenance.convolve(tags, lists)
 
 
 def unite(operands: Sequence[Tagged]) -> Tagged:
@@ -282,59 +337,3 @@ def _united(operands: Sequence[Tagged]) -> Tagged:
     if notes is not None and shared:
         notes.note(lists, parts, True, made)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)
-
-
-def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
-    """`new` in the rows of the mask, `old` in the others."""
-    if new.shared and new.domain is old.domain:
-        return _where_shared(mask, new, old)
-    return _where_rows(array_of(mask), new, old)
-
-
-def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
-    """`new` in the rows of the mask, `old` in the others; both have the same symbols."""
-    like = like_of([new, old])
-    parts = new.tags_like(like), old.tags_like(like)
-    device = new.provenance.describe(parts[0]).device
-    tags = new.provenance.where(mask.to(device), *parts)
-    return _either(new, old).tagged(new.domain, tags)
-
-
-def _where_rows(active: np.ndarray, new: Tagged, old: Tagged) -> Tagged:
-    """`new` in the active rows, `old` in the others, each row with its own symbols."""
-    table = caches.current_table()
-    like = like_of([new, old])
-    batch, width = new.batch, max(new.width, old.width)
-    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
-    places = np.full((batch, width), -1, dtype=np.int64)
-    parts, start = [], 0
-    for d, rows in ((new, active), (old, ~active)):
-        own = np.broadcast_to(d.domain.in_table(table), (batch, d.width))
-        flat, address = d.flat_tags(like)
-        at = np.where(own == ABSENT, -1, start + address.every(batch))
-        numbers[rows, : d.width] = own[rows]
-        places[rows, : d.width] = at[rows]
-        parts.append(flat)
-        start += address.size(batch)
-    tags = new.provenance.pick(parts, Index(places.reshape(-1)))
-    return _either(new, old).tagged(RowSymbols(table, numbers), tags)
-
-
-def _either(new: Tagged, old: Tagged) -> Outcome:
-    exclusive = new.exclusive and old.exclusive
-    return Outcome(new.provenance, new.batch, exclusive, new.constant and old.constant)
-
-
-def row_mask(operation: str, where: Any, shape: tuple[int, ...]) -> Tensor:
-    """A mask of the rows that an operation concerns, checked."""
-    try:
-        mask = torch.as_tensor(where)
-    except (TypeError, ValueError, RuntimeError):
-        mask = None
-    if mask is None or mask.dtype != torch.bool or mask.shape != shape:
-        rows = " x ".join(map(str, shape))
-        got = shorten(where) if mask is None else f"shape {tuple(mask.shape)} of {mask.dtype}"
-        raise InputError(
-            f"{operation}: where= must be a mask of {rows} booleans, one per row, got {got}."
-        )
-    return mask

@@ -1,4 +1,4 @@
-"""Choosing among symbols and rows, without combining any: closed worlds, samples, stacks."""
+"""Choosing among symbols and rows, without combining any: closed worlds, samples, stacks, masks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
+from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import RowSymbols, caches
+from dolphin.symbolic.plans import Domain, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
+
+Mask = Tensor | np.ndarray | Sequence[bool]
+"""One boolean per row."""
 
 
 def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
@@ -187,3 +191,65 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
     if like is None:
         return made(domain, None)
     return made(domain, provenance.stack(parts, batches, flat=True))
+
+
+def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
+    """`new` in the rows of the mask, `old` in the others."""
+    if new.shared and new.domain is old.domain:
+        return _where_shared(mask, new, old)
+    return where_rows(array_of(mask), new, old)
+
+
+def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
+    """`new` in the rows of the mask, `old` in the others; both have the same symbols."""
+    like = like_of([new, old])
+    parts = new.tags_like(like), old.tags_like(like)
+    device = new.provenance.describe(parts[0]).device
+    tags = new.provenance.where(mask.to(device), *parts)
+    return _either(new, old, new.domain, tags)
+
+
+def where_rows(active: np.ndarray, new: Tagged, old: Tagged) -> Tagged:
+    """`new` in the active rows, `old` in the others, each row with its own symbols."""
+    table = caches.current_table()
+    like = like_of([new, old])
+    batch, width = new.batch, max(new.width, old.width)
+    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
+    places = np.full((batch, width), -1, dtype=np.int64)
+    parts, start = [], 0
+    for d, rows in ((new, active), (old, ~active)):
+        own = np.broadcast_to(d.domain.in_table(table), (batch, d.width))
+        flat, address = d.flat_tags(like)
+        at = np.where(own == ABSENT, -1, start + address.every(batch))
+        numbers[rows, : d.width] = own[rows]
+        places[rows, : d.width] = at[rows]
+        parts.append(flat)
+        start += address.size(batch)
+    tags = new.provenance.pick(parts, Index(places.reshape(-1)))
+    return _either(new, old, RowSymbols(table, numbers), tags)
+
+
+def _either(new: Tagged, old: Tagged, domain: Domain, tags: Tags) -> Tagged:
+    return Tagged(
+        domain,
+        tags,
+        new.provenance,
+        new.batch,
+        exclusive=new.exclusive and old.exclusive,
+        constant=new.constant and old.constant,
+    )
+
+
+def row_mask(operation: str, where: Any, shape: tuple[int, ...]) -> Tensor:
+    """A mask of the rows that an operation concerns, checked."""
+    try:
+        mask = torch.as_tensor(where)
+    except (TypeError, ValueError, RuntimeError):
+        mask = None
+    if mask is None or mask.dtype != torch.bool or mask.shape != shape:
+        rows = " x ".join(map(str, shape))
+        got = shorten(where) if mask is None else f"shape {tuple(mask.shape)} of {mask.dtype}"
+        raise InputError(
+            f"{operation}: where= must be a mask of {rows} booleans, one per row, got {got}."
+        )
+    return mask

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import MismatchError
+from dolphin.errors import InputError, MismatchError, shorten
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Index
 from dolphin.provenance.contract import Provenance, TagInfo, Tags
@@ -18,6 +20,8 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols
 from dolphin.symbolic.surroundings import PLAIN, numbers_are_read, surroundings
 from dolphin.symbolic.symbols import Symbols
+
+Function = Callable[..., Any]
 
 
 class Tagged:
@@ -211,6 +215,93 @@ def _restored(
 
 def _unnamed(column: int, row: int) -> Any:
     return column
+
+
+# -- operands ------------------------------------------------------------------------------------
+
+_USAGE = {
+    "apply": "apply(d1, ..., dK, f)",
+    "apply_if": "apply_if(d1, ..., dK, f, cond), or apply_if(d1, d2, f, on=(key1, key2))",
+    "filter": "filter(d, predicate)",
+    "union": "union(d1, d2, ...)",
+    "stack": "Distribution.stack([d1, d2, ...])",
+    "reduce": "reduce(f, [d1, d2, ...])",
+    "fixpoint": "fixpoint(step, start)",
+}
+_WITH_FUNCTIONS = ("apply", "apply_if", "filter")
+
+
+def operand(operation: str, distribution: Any) -> Tagged:
+    """The one distribution that an operation takes."""
+    return operands(operation, (distribution,))[0]
+
+
+def operands(operation: str, arguments: Sequence[Any]) -> list[Tagged]:
+    """All arguments of an operation that takes distributions only."""
+    return split(operation, arguments, 0)[0]
+
+
+def split(
+    operation: str, arguments: Sequence[Any], functions: int
+) -> tuple[list[Tagged], Sequence[Function]]:
+    """Leading distributions, then exactly this many functions."""
+    count = len(arguments) - functions
+    given, rest = arguments[:count], arguments[count:]
+    if count < 1:
+        raise InputError(f"{operation}: got no distribution. Write {usage(operation)}.")
+    for place, value in enumerate(given):
+        if not isinstance(value, Holder):
+            hint = f"Write {usage(operation)}."
+            if isinstance(value, (list, tuple)) and any(isinstance(d, Holder) for d in value):
+                hint += " Unpack a list of distributions with *."
+            raise InputError(
+                f"{operation}: argument {place + 1} must be a Distribution, got "
+                f"{type(value).__name__} {shorten(value, 40)}. {hint}"
+            )
+    for place, function in enumerate(rest):
+        if isinstance(function, Holder) or not callable(function):
+            raise InputError(
+                f"{operation}: expected a function after {count} distribution"
+                f"{'s' * (count != 1)}, got {type(function).__name__} {shorten(function, 40)}. "
+                f"Write {usage(operation)}."
+            )
+        if operation in _WITH_FUNCTIONS:
+            check_arity(operation, ("function", "condition")[place], function, count)
+    return [tagged_of(value) for value in given], rest
+
+
+def usage(operation: str) -> str:
+    """How an operation is called."""
+    return _USAGE.get(operation, f"{operation}(d, ...)")
+
+
+def _takes(function: Function, count: int) -> bool:
+    """Whether plain positional parameters fit: the usual case, without building a signature."""
+    code = function.__code__
+    bound = isinstance(function, types.MethodType)
+    most = code.co_argcount - bound
+    fewest = most - len(function.__defaults__ or ())
+    fits = count <= most or bool(code.co_flags & inspect.CO_VARARGS)
+    return fewest <= count and fits and code.co_kwonlyargcount == 0
+
+
+def check_arity(operation: str, role: str, function: Function, count: int, given: str = "") -> None:
+    """Refuse a function that can't take `count` arguments before any symbol is touched."""
+    if getattr(function, "__code__", None) is None:
+        return  # built-in functions and classes often have no signature: the call will tell
+    if _takes(function, count):
+        return
+    try:
+        inspect.signature(function).bind(*([None] * count))
+    except TypeError as error:
+        name = getattr(function, "__qualname__", "the function")
+        given = given or f"one symbol from each of {count} distribution{'s' * (count != 1)}"
+        raise InputError(
+            f"{operation}: the {role} {name}{inspect.signature(function)} does not take {count} "
+            f"argument{'s' * (count != 1)} ({error}). {operation} calls it with {given}."
+        ) from None
+    except ValueError:
+        return
 
 
 def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> tuple[Any, int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, listing, shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.run import choose_rows
+from dolphin.execution.selecting import choose_rows
 from dolphin.execution.tagged import Tagged, agreed, check, tagged_of
 from dolphin.operations import apply, filter, union
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from dolphin.arguments import items
-from dolphin.calls import Function, operands, usage
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.pending import Pending
-from dolphin.execution.tagged import Tagged, check, tagged_of
+from dolphin.execution.tagged import Function, Tagged, check, operands, tagged_of, usage
 from dolphin.operations import apply
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.tensors import TensorProvenance

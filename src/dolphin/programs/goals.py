@@ -6,10 +6,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from dolphin.calls import check_arity
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
-from dolphin.execution.tagged import Tagged, tagged_of
+from dolphin.execution.tagged import Tagged, check_arity, tagged_of
 from dolphin.execution.unions import chosen_from, open_unions
 from dolphin.operations import apply_if
 from dolphin.operations import filter as filter_symbols

@@ -8,7 +8,6 @@ from typing import TypeVar
 import numpy as np
 
 from dolphin.arguments import count, flag
-from dolphin.calls import check_arity, operand, usage
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
 from dolphin.execution.draws import rounds
@@ -21,7 +20,7 @@ from dolphin.execution.recurrences import Limit
 from dolphin.execution.renewing import changed, recursion
 from dolphin.execution.selecting import places_of
 from dolphin.execution.sketching import RowLoop
-from dolphin.execution.tagged import Tagged, present_only, tagged_of
+from dolphin.execution.tagged import Tagged, check_arity, operand, present_only, tagged_of, usage
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.operations import union
 from dolphin.programs.goals import Directed, Goal
