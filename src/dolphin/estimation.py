@@ -25,6 +25,7 @@ from torch import Tensor
 from dolphin.arguments import option
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
+from dolphin.execution.eager import eager
 from dolphin.execution.indices import to_device
 from dolphin.execution.selecting import check_generator
 from dolphin.execution.tagged import check_rows, tagged_of
@@ -38,6 +39,7 @@ Method = Literal["indecater", "reinforce", "ised"]
 Outcome = Literal["auto", "number", "symbol"]
 
 
+@eager
 def estimate(
     function: Callable[..., Any],
     *distributions: Distribution,

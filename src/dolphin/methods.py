@@ -222,14 +222,17 @@ class Methods(Holder, Generic[S_co]):
         """`d.minimum(key)`: see `dolphin.minimum`."""
         return self._of(smallest_of(operand("minimum", self), key, by, cache))
 
+    @eager
     def normalized(self) -> Distribution[S_co]:
         """`d.normalized()`: see `dolphin.normalized`."""
         return self._of(normalised(operand("normalized", self)))
 
+    @eager
     def expected(self, value: Callable[[S_co], float] | None = None) -> torch.Tensor:
         """`d.expected(value)`: see `dolphin.expected`."""
         return expectation(operand("expected", self), value)
 
+    @eager
     def entropy(self) -> torch.Tensor:
         """`d.entropy()`: see `dolphin.entropy`."""
         return entropy_of(operand("entropy", self))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsAbs, TypeVar, cast, overload
 
+from dolphin.execution.eager import eager
 from dolphin.execution.run import applied
 from dolphin.execution.tagged import Holder
 from dolphin.methods import Methods
@@ -35,6 +36,7 @@ class Operators(Methods[S_co]):
 
     __slots__ = ()
 
+    @eager
     def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:
         if isinstance(other, Holder):
             return self._of(applied((self, other, function), None, True))

@@ -113,6 +113,25 @@ class Ragged(torch.nn.Module):
         return d.map(lambda where: where[1]).probs(range(4))
 
 
+def test_no_operation_is_looked_into():
+    """A compiled program has a frame after each operation, and none of the engine."""
+
+    def program(probs):
+        a, b = (dl.Distribution(part, range(3)) for part in (probs, probs.flip(-1)))
+        both = dl.union(a + b, dl.apply(a, lambda x: 2 * x), (a < b).map(int))
+        settled = dl.fixpoint(lambda d: dl.union(d, d.map(lambda x: min(9, x + 1))), a)
+        choice = dl.estimate(lambda x, y: x * y, a, b, samples=4)
+        loss = dl.nll_loss(dl.reduce(max, [a, b]), [1, 2]) + a.normalized().expected().sum()
+        return loss + both.entropy().sum() + settled.probs().sum() + 0 * choice.sum()
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    probs = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]])
+    found = torch.compile(program, backend="eager")(probs)
+    torch.testing.assert_close(found, program(probs))
+    assert torch._dynamo.utils.counters["frames"]["total"] <= 30  # over 100 for one of the engine
+
+
 @pytest.mark.parametrize("kind", [Kept, Ragged])
 def test_a_model_whose_rows_differ_is_not_compiled_again(kind):
     """The network is compiled, for any number of rows; the operations are not looked into."""

@@ -11,6 +11,7 @@ from dolphin.arguments import count, flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
 from dolphin.execution.draws import rounds
+from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
 from dolphin.execution.looping import KnownLoop
 from dolphin.execution.noting import Notes, noting
@@ -37,6 +38,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+@eager
 def fixpoint(
     step: Callable[[Distribution[S]], Distribution[S]],
     start: Distribution[S],
