@@ -84,6 +84,70 @@ def test_a_row_out_of_reach_teaches_only_through_bce():
     assert gradient[0, 0] > 0  # the likeliest wrong symbol goes down
 
 
+NAMES = [
+    "damp", "dtkp-am", "dtkp-wmc", "exact", "min-max", "noisy-or", "lukasiewicz", "viterbi",
+    "stable-product", "hamacher", "nilpotent", "yager", "schweizer-sklar", "frank", "boolean",
+]  # fmt: skip
+
+
+def masked(logits, symbols, layout):
+    if layout == "shared":
+        return dl.Distribution.from_logits(logits, symbols)
+    return dl.Distribution.from_rows([(symbols, row) for row in logits], logits=True)
+
+
+def out_of_reach(d, other):
+    """Results and symbols of them that nothing possible derives: the first of d has logit -inf."""
+    yield d, 9
+    yield d, 0
+    yield d.map(lambda x: x // 2), 0  # both summands have logit -inf
+    yield dl.union(d, d), 0
+    yield dl.filter(d, lambda x: x > 2), 2
+    yield d.normalized(), 9
+    yield dl.Distribution.stack([d[0], other[1]]), 1
+    yield dl.program(lambda d: dl.choose(d))(d), 1
+    yield dl.exists(d, lambda x: x < 0), True
+    if d.provenance.name != "stable-product":  # there 0 times x is not 0
+        yield dl.apply(d, other, lambda x, y: x + y), 10
+        yield dl.apply(d, dl.Distribution.certain(5, batch=2), lambda x, y: x + y), 5
+        yield dl.apply(d, d, other, lambda x, y, z: (x, y, z)), (0, 0, 10)
+        yield dl.reduce(lambda x, y: (x, y), [d, other, d]), ((0, 10), 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("layout", ["shared", "rows"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_cannot_be_reached_costs_the_same_everywhere(name, layout, dtype):
+    numbers = torch.tensor([[-math.inf, -math.inf, 0.5, 1.0]] * 2, dtype=dtype, requires_grad=True)
+    more = torch.tensor([[0.5, 1.0]] * 2, dtype=dtype, requires_grad=True)
+    with dl.using(name):
+        d, other = masked(numbers, [0, 1, 2, 3], layout), masked(more, [10, 20], layout)
+        for number, (result, symbol) in enumerate(out_of_reach(d, other)):
+            loss = dl.nll_loss(result, [symbol] * 2, reduction="none")
+            assert loss[0].item() == -result.log_probs([symbol])[0, 0].item() == 1e4, number
+            assert dl.bce_loss(result, [symbol] * 2, reduction="none")[0].item() >= 1e4
+            if loss.requires_grad:
+                both = (numbers, more)
+                gradients = torch.autograd.grad(loss[0], both, allow_unused=True, retain_graph=True)
+                assert all(g is None or (g == 0).all() for g in gradients), number
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "boolean"])
+@pytest.mark.parametrize("layout", ["shared", "rows"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_fact_given_as_0_can_be_reached_and_is_pushed_up(name, layout, dtype):
+    probs = torch.tensor([[0.0, 1.0]] * 2, dtype=dtype, requires_grad=True)
+    with dl.using(name):
+        rows = [("ab", row) for row in probs]
+        d = dl.Distribution(probs, "ab") if layout == "shared" else dl.Distribution.from_rows(rows)
+        loss = dl.nll_loss(d, ["a", "a"], reduction="none")[0]
+    smallest = 1e-290 if dtype == torch.float64 else 1e-30
+    assert loss.item() == pytest.approx(-math.log(smallest))
+    (gradient,) = torch.autograd.grad(loss, probs)
+    assert gradient[0].tolist() == pytest.approx([-1 / smallest, 0.0], rel=1e-3)
+    assert d.prob_of(["a", "a"]).tolist() == [0.0, 0.0]
+
+
 def test_tiny_likelihoods_keep_their_gradient():
     logits = torch.zeros(2, 200, 10, requires_grad=True)
     total = digits(logits[:, 0])

@@ -406,8 +406,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
 
-        They are computed in log space, so nothing underflows, and differentiable. Impossible
-        symbols get -1e4 rather than -inf, which keeps losses finite.
+        They are computed in log space, so nothing underflows, and differentiable. Symbols that
+        nothing derives, or only what has a logit of -inf, get -1e4 rather than -inf, which keeps
+        losses finite. A fact given as probability 0 counts as 1e-30 (1e-290 in double precision).
 
         >>> import dolphin as dl
         >>> dl.Distribution([0.25, 0.75], "ab").log_probs()

@@ -75,7 +75,8 @@ def normalised(d: Tagged) -> Tagged:
     whole = logs.logsumexp(1, keepdim=True)
     some = _some_possible(d, logs, whole)
     whole = torch.where(some, whole, 0.0)
-    logs = torch.where(logs > IMPOSSIBLE, logs - whole, ZERO)
+    possible = logs > IMPOSSIBLE
+    logs = torch.where(possible, logs - whole, ZERO)
     # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
     plain = some & (whole > flush(whole.dtype))
     # A quotient's gradient is a difference of numbers as large as one over the divisor.
@@ -83,7 +84,7 @@ def normalised(d: Tagged) -> Tagged:
     shares = precise / torch.where(plain, precise.sum(1, keepdim=True), 1.0)
     shares = shares.to(logs.dtype)
     probs = torch.where(plain, shares, prob_of_log(logs))
-    logs = torch.where(plain, safe_log(shares), logs)
+    logs = torch.where(plain & possible, safe_log(shares), logs)
     return _as_input(d, probs, logs, exclusive=True, constant=d.constant)
 
 

@@ -15,6 +15,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.selecting import choose_rows
 from dolphin.execution.tagged import Tagged, agreed, check, tagged_of
 from dolphin.operations import apply, filter, union
+from dolphin.programs.precision import as_precise_as
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -54,7 +55,8 @@ def where(
             f"{listing(strange)}. Write a comparison, e.g. where(d == {shorten(strange[0], 20)}, "
             "yes, no)."
         )
-    _, batch = check("where", [tagged_of(each) for each in (cond, first, second)])
+    given = [tagged_of(each) for each in (cond, first, second)]
+    _, batch = check("where", given)
     parts = [
         apply(filter(cond, holds), branch, branch_taken)
         for symbol, holds, branch in ((True, _is_true, first), (False, _is_false, second))
@@ -62,12 +64,11 @@ def where(
     ]
     if not parts:
         parts = [apply(cond, first, branch_taken)]
-    d = tagged_of(parts[0] if len(parts) == 1 else union(*parts))
-    if d.batch < batch:  # the branch that is not taken has more rows
-        return distribution_of(_spread(d, batch))
-    if len(parts) == 1:
-        return parts[0]
-    exclusive = all(tagged_of(each).exclusive for each in (cond, first, second))
+    if len(parts) == 1:  # the other branch is not taken, but it may be more precise, or have rows
+        d = as_precise_as(tagged_of(parts[0]), given)
+        return distribution_of(d if d.batch == batch else _spread(d, batch))
+    d = tagged_of(union(*parts))
+    exclusive = all(each.exclusive for each in given)
     return distribution_of(
         Tagged(d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant)
     )

@@ -214,10 +214,11 @@ class Lukasiewicz(ExtendedTruthValues):
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
         total = tags.clamp(min=0.0).sum(dim)
-        return torch.where(total < math.inf, total.clamp(max=1.0), total)
+        total = torch.where(total < math.inf, total.clamp(max=1.0), total)
+        return torch.where(tags.amax(dim) < 0.0, self.zero, total)  # nothing can hold
 
 
-class StableProduct(TruthValues):
+class StableProduct(ExtendedTruthValues):
     """The stable product of Logic Tensor Networks (`stable-product`), with a small ε:
 
     a ⊗ b = a'·b' with x' = (1 - ε)·x + ε, and ⊕ = 1 - Π (1 - x") with x" = (1 - ε)·x over all
@@ -249,13 +250,16 @@ class StableProduct(TruthValues):
 
     def mul(self, a: Tensor, b: Tensor) -> Tensor:
         keep, lift = 1.0 - self.epsilon, self.epsilon
-        return (keep * a + lift) * (keep * b + lift)
+        return (keep * self.to_probs(a) + lift) * (keep * self.to_probs(b) + lift)
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
+        none = tags.amax(dim) < 0.0
+        tags = self.to_probs(tags)
         several = (tags != 0.0).sum(dim, keepdim=True) > 1
         keep = torch.where(several, 1.0 - self.epsilon, 1.0).to(tags.dtype)
         kept = keep * tags
         # A difference to 1 would round small results away; next to 1 a logarithm has no gradient.
         small = kept.amax(dim) < 0.5
         logs = torch.log1p(-torch.where(small.unsqueeze(dim), kept, 0.0))
-        return torch.where(small, -torch.expm1(logs.sum(dim)), 1.0 - (1.0 - kept).prod(dim))
+        some = torch.where(small, -torch.expm1(logs.sum(dim)), 1.0 - (1.0 - kept).prod(dim))
+        return torch.where(none, self.zero, some)

@@ -17,7 +17,7 @@ from torch import Tensor
 from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import at_once, connected, safe_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_once, connected, safe_log
 
 
 class TensorProvenance(Provenance):
@@ -61,10 +61,15 @@ class TensorProvenance(Provenance):
     # -- derived; override where there is a faster way ---------------------------------------------
 
     def from_facts(self, facts: Facts) -> Tensor:
-        return self.from_probs(facts.probs)
+        tags = self.from_probs(facts.probs)
+        never = (facts.log_probs < IMPOSSIBLE).view(*tags.shape[:2], *([1] * len(self.tag_shape)))
+        return torch.where(never, self._constant(self.zero, tags), tags)
 
     def log_probs(self, tags: Tensor) -> Tensor:
-        return safe_log(self.to_probs(tags))
+        logs = safe_log(self.to_probs(tags))
+        never = tags == self._constant(self.zero, tags)
+        never = never.flatten(2).all(2) if self.tag_shape else never
+        return torch.where(never, ZERO, logs)
 
     def probs(self, tags: Tensor) -> Tensor:
         return self.to_probs(tags)
