@@ -16,8 +16,8 @@ SOURCES = Path(__file__).parent.parent / "src"
 # not who uses them.
 LAYERS = [
     [
-        "dolphin.arguments",
         "dolphin.errors",
+        "dolphin.inputs.arguments",
         "dolphin.settings",
         "dolphin.display",
         "dolphin.display.html",
@@ -30,7 +30,7 @@ LAYERS = [
     ["dolphin.execution.*"],
     ["dolphin.inputs", "dolphin.inputs.*"],
     ["dolphin.reading", "dolphin.display.showing", "dolphin.display.proofs"],
-    ["dolphin.answering", "dolphin.inference", "dolphin.moments"],
+    ["dolphin.answers.events", "dolphin.answers.evidence", "dolphin.answers.moments"],
     ["dolphin.methods", "dolphin.operators"],
     ["dolphin.distribution"],
     ["dolphin.operations"],

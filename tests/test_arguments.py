@@ -84,7 +84,7 @@ def test_what_cannot_be_meant_is_refused(case):
 
 
 def test_an_endless_iterator_is_refused(monkeypatch):
-    monkeypatch.setattr("dolphin.arguments._MOST_ITEMS", 100)
+    monkeypatch.setattr("dolphin.inputs.arguments._MOST_ITEMS", 100)
     with pytest.raises(dl.SizeError, match="Distribution: symbols are more than 100"):
         dl.Distribution([0.5, 0.5], itertools.count())
 

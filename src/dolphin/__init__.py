@@ -4,6 +4,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from dolphin.answers.diagnosis import diagnose
 from dolphin.caching import cache_clear, cache_info
 from dolphin.conditioning import (
     condition,
@@ -13,7 +14,6 @@ from dolphin.conditioning import (
     normalized,
     posterior,
 )
-from dolphin.diagnosis import diagnose
 from dolphin.display.drawing import Drawing, draw
 from dolphin.display.findings import Diagnosis, Finding
 from dolphin.display.proofs import Derivation, Fact, Proof, Proofs
@@ -30,7 +30,7 @@ from dolphin.errors import (
 )
 from dolphin.estimation import estimate
 from dolphin.execution.profiling import Profile, profile
-from dolphin.losses import bce_loss, nll_loss
+from dolphin.losses import bce_loss, nll_loss, satisfaction
 from dolphin.operations import (
     apply,
     apply_if,
@@ -47,6 +47,7 @@ from dolphin.programs.choices import choose, program
 from dolphin.programs.folding import reduce
 from dolphin.programs.per_sample import Batched, Network, batched, network
 from dolphin.programs.recursion import fixpoint
+from dolphin.programs.traced import Traced, trace
 from dolphin.provenance import (
     DAMP,
     Exact,
@@ -57,11 +58,9 @@ from dolphin.provenance import (
     using,
 )
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
-from dolphin.satisfaction import satisfaction
 from dolphin.settings import settings
 from dolphin.symbolic.chance import Weighted, weighted
 from dolphin.symbolic.purity import pure
-from dolphin.traced import Traced, trace
 
 __version__ = "0.1.0"
 

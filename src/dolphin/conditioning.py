@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import InputError, shorten
-from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Tagged, operand, operands
-from dolphin.inference import (
+from dolphin.answers.evidence import (
     conditioned,
     likeliest_choices,
     normalised,
     posteriors,
 )
-from dolphin.moments import entropy_of, expectation
+from dolphin.answers.moments import entropy_of, expectation
+from dolphin.distribution import Distribution, distribution_of
+from dolphin.errors import InputError, shorten
+from dolphin.execution.eager import eager
+from dolphin.execution.tagged import Tagged, operand, operands
 
 S = TypeVar("S")
 

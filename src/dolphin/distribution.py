@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from dolphin.arguments import count, flag, items
 from dolphin.display import html
-from dolphin.display.proofs import Proof, Proofs, proofs_of
 from dolphin.display.showing import (
-    RAISE,
     SHOWN,
     Rows,
     first_row,
-    likeliest_symbols,
-    pairs,
-    row_number,
     row_numbers,
     shown_rows,
 )
 from dolphin.errors import InputError, listing, shorten
-from dolphin.execution.batching import read_rows
 from dolphin.execution.eager import eager
-from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged, operands
+from dolphin.inputs.arguments import count, flag, items
 from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols
 from dolphin.inputs.entering import input_of, tags_of
 from dolphin.inputs.rows import read_rows as rows_of_input
@@ -37,13 +28,11 @@ from dolphin.inputs.shared import read_each
 from dolphin.operators import Operators
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.registry import AnyProvenance, resolve
-from dolphin.reading import Match, prob_of, read
 from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.surroundings import numbers_are_read
 from dolphin.symbolic.symbols import Symbols
 
 S = TypeVar("S")
-T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)
 _SHOWN_ROWS = 3  # rows in a notebook
 
@@ -385,108 +374,6 @@ class Distribution(Operators[S_co], Generic[S_co]):
         if d.tags is None:
             return self
         return Distribution._of(d.replaced(d.domain, d.provenance.moved(d.tags, move)))
-
-    # -- numbers -----------------------------------------------------------------------------------
-
-    @eager
-    @profiled("probs", tags=True)
-    def probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
-        """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
-
-        A symbol that a row doesn't have has probability 0. Differentiable.
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([0.25, 0.75], "ab").probs(symbols=["b", "z"])
-        tensor([[0.7500, 0.0000]])
-        """
-        return read(self._tagged, "probs", symbols, logs=False)
-
-    @eager
-    @profiled("log_probs", tags=True)
-    def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
-        """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
-
-        They are computed in log space, so nothing underflows, and differentiable. Symbols that
-        nothing derives, or only what has a logit of -inf, get -1e4 rather than -inf, which keeps
-        losses finite. A fact given as probability 0 counts as 1e-30 (1e-290 in double precision).
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([0.25, 0.75], "ab").log_probs()
-        tensor([[-1.3863, -0.2877]])
-        """
-        return read(self._tagged, "log_probs", symbols, logs=True)
-
-    @eager
-    @profiled("prob_of", tags=True)
-    def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
-        """The probability (B,) of each row's target, differentiable; 0 if the row can't reach it.
-
-        `match(symbol, target)` decides what counts, for example `math.isclose`; the tags of all
-        symbols that match are ⊕-ed.
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").prob_of(["a", "z"])
-        tensor([0.3000, 0.0000])
-        """
-        return prob_of(self._tagged, "prob_of", targets, match)
-
-    @overload
-    def argmax(self) -> list[S_co]: ...
-    @overload
-    def argmax(self, *, default: T) -> list[S_co | T]: ...
-    @eager
-    @profiled("argmax", tags=True)
-    def argmax(self, *, default: Any = RAISE) -> list[Any]:
-        """The likeliest symbol of each row; `default` for a row without any.
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
-        ['b', 'a']
-        """
-        return read_rows("argmax", partial(likeliest_symbols, default), self._tagged, id(default))
-
-    @eager
-    def row(self, row: int) -> list[tuple[S_co, float]]:
-        """The symbols of one row and their probabilities, rounded to six digits for inspection.
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").row(1)
-        [('a', 0.9), ('b', 0.1)]
-        """
-        row = row_number("row", row, self.batch_size)
-        d = self._tagged if self.batch_size == 1 else self[row]._tagged
-        return read_rows("row", pairs, d, None)[0]
-
-    @eager
-    def top(self, k: int = 5) -> list[list[tuple[S_co, float]]]:
-        """The k likeliest symbols of every row, likeliest first.
-
-        >>> import dolphin as dl
-        >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
-        [[('b', 0.5), ('c', 0.3)]]
-        """
-        k = count("top", "k", k, least=0)
-        rows = read_rows("top", pairs, self._tagged, None)
-        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
-
-    @eager
-    def explain(self, symbol: Any, row: int = 0) -> Proofs:
-        """The proofs behind a symbol, likeliest first, as facts with probabilities.
-
-        Under `dtkp-*` these are the proofs that were kept, under `exact` the ten likeliest, under
-        `viterbi` the likeliest one, for inputs that require gradients. The result is a list;
-        `print` shows it as a tree, and a notebook draws it. How the symbol follows from these
-        facts, operation by operation: `dolphin.draw(program, ...).explain(symbol, row)`.
-
-        >>> import dolphin as dl
-        >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
-        >>> for proof in dl.apply(d, lambda x: x > 0).explain(True):
-        ...     print(proof)
-        Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True, source=''),))
-        """
-        proofs = proofs_of(self._tagged, symbol, row)
-        found = [Proof(p, tuple(facts.values())) for p, facts in proofs]
-        return Proofs(found, symbol)
 
 
 distribution_of: Callable[[Tagged], Distribution[Any]] = Distribution._of

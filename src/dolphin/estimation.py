@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import option
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import to_device
 from dolphin.execution.selecting import check_generator
 from dolphin.execution.tagged import check_rows, tagged_of
+from dolphin.inputs.arguments import option
 from dolphin.provenance.numerics import safe_log
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate

@@ -1,13 +1,15 @@
-"""The methods of a distribution that are operations, too: `d.map(f)` is `dolphin.apply(d, f)`."""
+"""Methods of a distribution: operations (`d.map(f)` is `dolphin.apply(d, f)`), and its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import torch
+from torch import Tensor
 
-from dolphin.answering import (
+from dolphin.answers.events import (
     all_hold,
     how_many_hold,
     largest_of,
@@ -15,14 +17,20 @@ from dolphin.answering import (
     some_holds,
     sum_of,
 )
-from dolphin.execution.batching import negated, sampled
+from dolphin.answers.evidence import normalised
+from dolphin.answers.moments import entropy_of, expectation
+from dolphin.display.proofs import Proof, Proofs, proofs_of
+from dolphin.display.showing import RAISE, likeliest_symbols, pairs, row_number, row_numbers
+from dolphin.execution.batching import negated, read_rows, sampled
 from dolphin.execution.eager import eager
+from dolphin.execution.profiling import profiled
 from dolphin.execution.run import applied, applied_if, filtered, united
 from dolphin.execution.selecting import Mask
 from dolphin.execution.tagged import Function, Holder, operand
-from dolphin.inference import normalised
+from dolphin.inputs.arguments import count
 from dolphin.inputs.checks import asked_symbols
-from dolphin.moments import entropy_of, expectation
+from dolphin.reading import Match, prob_of, read
+from dolphin.symbolic.surroundings import numbers_are_read
 
 if TYPE_CHECKING:
     from dolphin.distribution import Distribution
@@ -37,7 +45,7 @@ V = TypeVar("V")
 
 
 class Methods(Holder, Generic[S_co]):
-    """What takes one distribution is a method and a function; the function has the explanation."""
+    """What takes one distribution is a method. Of operations, the function has the explanation."""
 
     __slots__ = ()
 
@@ -228,11 +236,114 @@ class Methods(Holder, Generic[S_co]):
         return self._of(normalised(operand("normalized", self)))
 
     @eager
-    def expected(self, value: Callable[[S_co], float] | None = None) -> torch.Tensor:
+    def expected(self, value: Callable[[S_co], float] | None = None) -> Tensor:
         """`d.expected(value)`: see `dolphin.expected`."""
         return expectation(operand("expected", self), value)
 
     @eager
-    def entropy(self) -> torch.Tensor:
+    def entropy(self) -> Tensor:
         """`d.entropy()`: see `dolphin.entropy`."""
         return entropy_of(operand("entropy", self))
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    @eager
+    @profiled("probs", tags=True)
+    def probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
+        """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
+
+        A symbol that a row doesn't have has probability 0. Differentiable.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([0.25, 0.75], "ab").probs(symbols=["b", "z"])
+        tensor([[0.7500, 0.0000]])
+        """
+        return read(self._tagged, "probs", symbols, logs=False)
+
+    @eager
+    @profiled("log_probs", tags=True)
+    def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
+        """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
+
+        They are computed in log space, so nothing underflows, and differentiable. Symbols that
+        nothing derives, or only what has a logit of -inf, get -1e4 rather than -inf, which keeps
+        losses finite. A fact given as probability 0 counts as 1e-30 (1e-290 in double precision).
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([0.25, 0.75], "ab").log_probs()
+        tensor([[-1.3863, -0.2877]])
+        """
+        return read(self._tagged, "log_probs", symbols, logs=True)
+
+    @eager
+    @profiled("prob_of", tags=True)
+    def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
+        """The probability (B,) of each row's target, differentiable; 0 if the row can't reach it.
+
+        `match(symbol, target)` decides what counts, for example `math.isclose`; the tags of all
+        symbols that match are ⊕-ed.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").prob_of(["a", "z"])
+        tensor([0.3000, 0.0000])
+        """
+        return prob_of(self._tagged, "prob_of", targets, match)
+
+    @overload
+    def argmax(self) -> list[S_co]: ...
+    @overload
+    def argmax(self, *, default: T) -> list[S_co | T]: ...
+    @eager
+    @profiled("argmax", tags=True)
+    def argmax(self, *, default: Any = RAISE) -> list[Any]:
+        """The likeliest symbol of each row; `default` for a row without any.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
+        ['b', 'a']
+        """
+        return read_rows("argmax", partial(likeliest_symbols, default), self._tagged, id(default))
+
+    @eager
+    def row(self, row: int) -> list[tuple[S_co, float]]:
+        """The symbols of one row and their probabilities, rounded to six digits for inspection.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").row(1)
+        [('a', 0.9), ('b', 0.1)]
+        """
+        numbers_are_read()
+        d = self._tagged
+        chosen = row_numbers(row_number("row", row, d.batch), d.batch)
+        return read_rows("row", pairs, d if d.batch == 1 else d.take_rows(chosen), None)[0]
+
+    @eager
+    def top(self, k: int = 5) -> list[list[tuple[S_co, float]]]:
+        """The k likeliest symbols of every row, likeliest first.
+
+        >>> import dolphin as dl
+        >>> dl.Distribution([[0.2, 0.5, 0.3]], "abc").top(2)
+        [[('b', 0.5), ('c', 0.3)]]
+        """
+        k = count("top", "k", k, least=0)
+        rows = read_rows("top", pairs, self._tagged, None)
+        return [sorted(row, key=lambda pair: -pair[1])[:k] for row in rows]
+
+    @eager
+    def explain(self, symbol: Any, row: int = 0) -> Proofs:
+        """The proofs behind a symbol, likeliest first, as facts with probabilities.
+
+        Under `dtkp-*` these are the proofs that were kept, under `exact` the ten likeliest, under
+        `viterbi` the likeliest one, for inputs that require gradients. The result is a list;
+        `print` shows it as a tree, and a notebook draws it. How the symbol follows from these
+        facts, operation by operation: `dolphin.draw(program, ...).explain(symbol, row)`.
+
+        >>> import dolphin as dl
+        >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
+        >>> for proof in dl.apply(d, lambda x: x > 0).explain(True):
+        ...     print(proof)
+        Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True, source=''),))
+        """
+        proofs = proofs_of(self._tagged, symbol, row)
+        found = [Proof(p, tuple(facts.values())) for p, facts in proofs]
+        return Proofs(found, symbol)

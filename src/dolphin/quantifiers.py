@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from dolphin.answering import (
+from dolphin.answers.events import (
     all_hold,
     how_many_hold,
     largest_of,

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Never
 
-from dolphin.arguments import count
 from dolphin.errors import InputError
+from dolphin.inputs.arguments import count
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import count, option
 from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
+from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.registry import names_with_negation, negates

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import items
 from dolphin.errors import InputError, SymbolError, listing, shorten
 from dolphin.execution.indices import to_device
+from dolphin.inputs.arguments import items
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Groups, all_alone, each_alone
 from dolphin.provenance.numerics import IMPOSSIBLE, excess

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import items
 from dolphin.errors import InputError, SymbolError, shorten
 from dolphin.execution.indices import to_device
+from dolphin.inputs.arguments import items
 from dolphin.inputs.checks import (
     Exclusive,
     Kind,

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
-from dolphin.arguments import count
 from dolphin.distribution import Distribution
 from dolphin.errors import InputError
 from dolphin.execution.eager import eager
+from dolphin.inputs.arguments import count
 from dolphin.lm import answering, package, patterns
 from dolphin.lm.codec import Codec, Prompt
 from dolphin.lm.reading import CachedReading, PlainReading, Reading, placement

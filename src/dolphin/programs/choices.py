@@ -7,7 +7,6 @@ import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from dolphin.arguments import count
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.draws import witness
@@ -16,6 +15,7 @@ from dolphin.execution.entries import Watch
 from dolphin.execution.programs import Choices, asked_by, run_plan, run_rows, shared_plan
 from dolphin.execution.run import Outcome
 from dolphin.execution.tagged import Holder, Tagged, check, tagged_of
+from dolphin.inputs.arguments import count
 from dolphin.programs.keeping import likeliest
 from dolphin.programs.precision import as_precise_as, nothing_of
 from dolphin.provenance.registry import resolve

@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
-from dolphin.arguments import items
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.pending import Pending
 from dolphin.execution.tagged import Function, Tagged, check, operands, tagged_of, usage
+from dolphin.inputs.arguments import items
 from dolphin.operations import apply
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.tensors import TensorProvenance

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dolphin.arguments import flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.contractions import settle_inputs
@@ -20,6 +19,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.gathering import Row
 from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending
 from dolphin.execution.tagged import Tagged, tagged_of
+from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
 from dolphin.programs.merging import merged
 from dolphin.provenance.contract import TagInfo

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from dolphin.arguments import count, flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
 from dolphin.execution.draws import rounds
@@ -23,6 +22,7 @@ from dolphin.execution.selecting import places_of
 from dolphin.execution.sketching import RowLoop
 from dolphin.execution.tagged import Tagged, check_arity, operand, present_only, tagged_of, usage
 from dolphin.execution.tracing import traced_fixpoint
+from dolphin.inputs.arguments import count, flag
 from dolphin.operations import union
 from dolphin.programs.goals import Directed, Goal
 from dolphin.provenance.contract import Provenance

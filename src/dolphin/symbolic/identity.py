@@ -21,8 +21,8 @@ import types
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from dolphin.arguments import flag
 from dolphin.errors import FunctionError
+from dolphin.inputs.arguments import flag
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.contents import Reader
 from dolphin.symbolic.purity import is_declared

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dolphin.arguments import option
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
 from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.inputs.arguments import option
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (
     PlainChains,

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import count, option
 from dolphin.errors import InputError, SizeError, shorten
 from dolphin.execution.indices import Contraction, Index, RowMap, to_device
+from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.exact import sentential

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.arguments import count, option
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
 from dolphin.provenance.numerics import (

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dolphin.arguments import flag
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Convolution, Index
 from dolphin.execution.tagged import Tagged, agreed, tagged_of
 from dolphin.execution.tracing import Loop, Noted, Notes, Step, run_steps
+from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, Kind, check_distinct, read_groups, read_symbols
 from dolphin.inputs.shared import facts_of
 from dolphin.provenance.contract import Evaluator, Provenance

@@ -1,0 +1,1 @@
+"""Answers to questions about a result: events, evidence, moments, and why it does not learn."""
