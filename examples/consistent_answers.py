@@ -4,7 +4,7 @@ A small language model is asked which of two things is bigger. It answers no to 
 so contradicts itself. The program accepts only answers that fit some order of the three things; the
 likeliest such answers put most of the things in the right order.
 
-    python examples/consistent_answers.py [--tiny] [--picture answers.png]
+    python examples/consistent_answers.py --picture answers.png
 """
 
 import argparse

@@ -74,5 +74,6 @@ if args.picture:
         axis.imshow(matrix.tolist(), vmin=0, vmax=1, cmap="Blues")
         axis.set(title=f"{title}, row to column", xticklabels=STATES, yticklabels=STATES)
         for n, p in enumerate(matrix.flatten().tolist()):
-            axis.text(n % 3, n // 3, f"{p:.2f}", ha="center", va="center")
+            colour = "white" if p > 0.5 else "black"
+            axis.text(n % 3, n // 3, f"{p:.2f}", ha="center", va="center", color=colour)
     figure.savefig(args.picture)

@@ -3,7 +3,7 @@
 The model predicts how two people of one passage are related; a kinship table says what a relative
 of a relative is. Uses the stories of CLUTRR if they are available, otherwise generated ones.
 
-    python examples/kinship_model.py [--tiny] [--stories 24] [--picture kinship.png]
+    python examples/kinship_model.py --stories 24 --picture kinship.png
 """
 
 import argparse

@@ -3,7 +3,7 @@
 The model is asked for each price; the answers are distributions, and so is their sum. The total on
 the receipt then teaches the model: no price is ever labelled.
 
-    python examples/language_model.py [--tiny] [--picture receipt.png]
+    python examples/language_model.py --picture receipt.png
 """
 
 import argparse

@@ -65,6 +65,6 @@ if args.picture:
     from matplotlib.figure import Figure
 
     axis = (figure := Figure(figsize=(5, 2.8), layout="constrained")).subplots()
-    axis.bar(range(args.steps), revised, width=1.0)
-    axis.set(xlabel="step", ylabel="predictions revised, of 32")
+    axis.scatter(range(args.steps), revised, s=6)
+    axis.set(xlabel="step", ylabel="predictions revised, of 32", yticks=range(0, 33, 8))
     figure.savefig(args.picture)

@@ -73,8 +73,8 @@ if __name__ == "__main__":
     if args.picture:
         from matplotlib.figure import Figure
 
-        axis = (figure := Figure(figsize=(6, 2.8), layout="constrained")).subplots()
+        axis = (figure := Figure(figsize=(7, 2.8), layout="constrained")).subplots()
         axis.imshow(chances, cmap="Blues", vmin=0, vmax=1)
         axis.set_yticks(range(4), list(HIDDEN))
-        axis.set_xticks(range(9), [f"{a}, {b}" for a in KNOWN for b in KNOWN], rotation=45)
+        axis.set_xticks(range(9), [f"{b} of\na {a}" for a in KNOWN for b in KNOWN], fontsize=7)
         figure.savefig(args.picture)

@@ -74,6 +74,7 @@ solved = names[likeliest - 1] + 1  # labels can't tell what digits are called
 marks = [answer == label for answer, label in zip(answers, batch.valid, strict=True)]
 found = (solved == batch.digits).all(1)[::2]  # of the valid ones: every second board
 print(f"{sum(marks) / 2:.1f}% of boards classified right, {found.sum()}% of valid ones read right")
-notes = ["valid" if answer else "invalid; repair in red" for answer in answers]
+repaired = ["; repair in red" if board else "" for board in (solved != batch.digits).any(1)]
+notes = ["valid" if a else f"invalid{more}" for a, more in zip(answers, repaired, strict=True)]
 notes = [note if mark else f"{note} (wrong)" for note, mark in zip(notes, marks, strict=True)]
 drawing.draw_boards(batch, solved, batch.digits, notes, marks, args.picture)

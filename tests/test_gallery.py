@@ -39,7 +39,16 @@ def test_the_overview_leads_to_all_of_them():
 
 def test_units_stay_with_their_numbers():
     changed = load_hook("typography").on_page_content
-    code = "<code>5 % 3</code><pre>7 % 2\n8 % 3</pre>"
+    code = "<pre><code>7 % 2\n8 % 3</code></pre>"
     assert changed(f"<td>95.3 %</td>{code}4 ms or 5 things") == (
         f"<td>95.3\u00a0%</td>{code}4\u00a0ms or 5 things"
     )
+
+
+def test_code_has_a_class_by_its_length():
+    changed = load_hook("typography").on_page_content
+    assert changed("<code>5 % 3</code>") == '<code class="short">5 % 3</code>'
+    assert changed(f"<code>{'&gt;' * 40}</code>") == f"<code>{'&gt;' * 40}</code>"
+    assert changed(f"<code>{'x' * 61}</code>").startswith('<code class="long">')
+    assert "<span>--xs</span> 1 <span>--y</span>" in changed(f"<code>{'x' * 61} --xs 1 --y</code>")
+    assert changed("<pre><code>5 % 3</code></pre>") == "<pre><code>5 % 3</code></pre>"

@@ -200,8 +200,8 @@ def draw(found: dict[str, Any]) -> None:
     """Accuracy over CPU time, and how many times longer a step takes."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(7.5, 7), layout="constrained")
+    left, right = figure.subplots(2, 1, height_ratios=(2, 3))
     for number, result in enumerate(found.values()):
         for place, run in enumerate(result["learning"]):
             seconds = [0, *(point["cpu_s"] for point in run["curve"])]
@@ -209,8 +209,8 @@ def draw(found: dict[str, Any]) -> None:
             name = result["peer"] if place == 0 else None
             left.plot(seconds, accuracy, f"C{number}.-", linewidth=1, label=name)
     left.set(xlabel="CPU seconds of training", ylabel="test sums right", ylim=(0, 1))
-    left.set_title("sum of two digits", fontsize=10)
-    left.legend(fontsize=8, loc="lower right", framealpha=0.6)
+    left.set_title("sum of two digits", fontsize=11)
+    left.legend(fontsize=9, loc="center right", bbox_to_anchor=(-0.2, 0.5), frameon=False)
     names, ratios = [], []
     for result in found.values():
         for case in result["cases"]:
@@ -221,7 +221,7 @@ def draw(found: dict[str, Any]) -> None:
     right.axvline(1, color="#222222", linewidth=1)
     right.set(xscale="log", xlabel="its CPU time ÷ Dolphin's")
     right.invert_yaxis()
-    right.tick_params(axis="y", labelsize=7)
+    right.tick_params(axis="y", labelsize=9)
     figure.savefig(PICTURE, dpi=110)
 
 

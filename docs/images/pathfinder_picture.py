@@ -38,8 +38,8 @@ def draw_samples(path: Path) -> None:
         for axes, image, label in zip(row, batch.images[:, 0], batch.labels, strict=True):
             axes.imshow(image.numpy(), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
-            axes.set_title("joined" if label else "apart", fontsize=8, pad=3)
-        row[0].set_ylabel(f"{size}×{size}, {dashes} dashes", fontsize=8)
+            axes.set_title("joined" if label else "apart", fontsize=11, pad=3)
+        row[0].set_ylabel(f"{size}×{size}, {dashes} dashes", fontsize=11)
     figure.subplots_adjust(left=0.03, right=0.995, top=0.95, bottom=0.01, wspace=0.05, hspace=0.15)
     figure.savefig(path)
 

@@ -13,11 +13,11 @@ from dolphin_tasks.clutrr.kinship import UNKNOWN, Fact
 from dolphin_tasks.pictures import FRAME, INK, RIGHT, WRONG, save
 
 BLUE = "#0969da"
-LINE = 140
+LINE = 105
 """Characters of a line of the story."""
 WIDTH = 9.0
 """Inches of the picture, and units of its axes."""
-NAME, NOTE = 9, 7
+NAME, NOTE = 11, 9
 """Points of the letters of names, and of what was read."""
 
 
@@ -36,7 +36,7 @@ def draw(seen: Sequence[Seen], path: Path) -> None:
     from matplotlib.figure import Figure
 
     texts = [textwrap.wrap(one.story.told.text, LINE) for one in seen]
-    heights = [1.95 + 0.19 * len(lines) for lines in texts]
+    heights = [2.15 + 0.24 * len(lines) for lines in texts]
     figure = Figure(figsize=(WIDTH, sum(heights)), dpi=150, facecolor="white")
     panels = figure.subplots(len(seen), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, one, lines, height in zip(panels, seen, texts, heights, strict=True):
@@ -51,15 +51,15 @@ def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:
     axes.axis("off")
     axes.plot([0.1, 8.9], [0.02, 0.02], color=FRAME, lw=0.8)
     axes.text(
-        0.15, height - 0.12, "\n".join(lines), fontsize=8, va="top", color=INK, linespacing=1.4
+        0.15, height - 0.12, "\n".join(lines), fontsize=10.5, va="top", color=INK, linespacing=1.4
     )
     way = on_the_way(seen.facts)
     others = [p for p in range(len(seen.story.people)) if p not in way]
     step = 7.6 / max(1, len(way) - 1)
-    places = {person: (0.7 + step * n, 0.95) for n, person in enumerate(way)}
+    places = {person: (0.7 + step * n, 1.1) for n, person in enumerate(way)}
     for person, (x, y) in places.items():
         _name(axes, seen.story.people[person], x, y, bold=person in (ASKER, ASKED))
-    for number, (fact, probability) in enumerate(seen.facts.items()):
+    for fact, probability in seen.facts.items():
         (x, y), (end, _) = places[fact.whose], places[fact.who]
         way_there = 1 if end > x else -1
         start = x + way_there * _half_width(seen.story.people[fact.whose])
@@ -67,8 +67,8 @@ def _draw_story(axes: Any, seen: Seen, lines: list[str], height: float) -> None:
         bend = 0.0 if abs(end - x) <= step * 1.01 else 0.25
         _arrow(axes, (start, y), (stop, y), BLUE, bend=bend)
         label = f"{fact.relation}\n{probability:.2f}"
-        crowded = step < 2 * _half_width("mother-in-law", NOTE) and number % 2 == 1
-        below = y - (0.46 if crowded else 0.14)
+        crowded = step < 2 * _half_width("mother-in-law", NOTE) and way.index(fact.whose) % 2 == 1
+        below = y - (0.52 if crowded else 0.16)
         axes.text((x + end) / 2, below, label, fontsize=NOTE, ha="center", va="top", color=BLUE)
     if others:
         names = ", ".join(seen.story.people[person] for person in others)
@@ -82,14 +82,14 @@ def _draw_answer(axes: Any, seen: Seen, places: dict[int, tuple[float, float]]) 
     judged = told.answer != UNKNOWN
     colour = INK if not judged else RIGHT if seen.answer == told.answer else WRONG
     (x, y), (end, _) = places[ASKER], places[ASKED]
-    _arrow(axes, (x, y + 0.17), (end, y + 0.17), colour, bend=-0.09, dashed=True)
+    _arrow(axes, (x, y + 0.2), (end, y + 0.2), colour, bend=-0.09, dashed=True)
     note = "" if not judged or seen.answer == told.answer else f" (it is {told.answer})"
     sure = f"  {seen.probability:.2f}" if seen.facts else ""
     axes.text(
         (x + end) / 2,
-        y + 0.62,
+        y + 0.64,
         f"{seen.answer}{sure}{note}",
-        fontsize=10,
+        fontsize=13,
         ha="center",
         color=colour,
     )

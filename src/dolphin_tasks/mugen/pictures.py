@@ -42,20 +42,20 @@ def draw_clips(rows: Sequence[ClipRow], path: Path) -> None:
     """Draw clips one under the other; the folder of `path` is created."""
     from matplotlib.figure import Figure
 
-    titles = [textwrap.wrap(row.title, 150) for row in rows]
+    titles = [textwrap.wrap(row.title, 110) for row in rows]
     heights = [
-        1.1 + 0.17 * len(row.bands) + 0.2 * len(title)
+        1.1 + 0.24 * len(row.bands) + 0.27 * len(title)
         for row, title in zip(rows, titles, strict=True)
     ]
     figure = Figure(figsize=(13.5, sum(heights)), dpi=140, facecolor="white")
     parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, row, title, height in zip(parts, rows, titles, heights, strict=True):
         axes = part.subplots()
-        text = 0.2 * len(title)
-        part.subplots_adjust(left=0.05, right=0.995, top=1 - (text + 0.1) / height, bottom=0.02)
+        text = 0.27 * len(title)
+        part.subplots_adjust(left=0.07, right=0.995, top=1 - (text + 0.1) / height, bottom=0.02)
         _draw_row(axes, row)
         colour = INK if row.right is None else RIGHT if row.right else WRONG
-        axes.set_title("\n".join(title), fontsize=10.5, color=colour, loc="left", pad=4)
+        axes.set_title("\n".join(title), fontsize=14, color=colour, loc="left", pad=4)
     save(figure, path)
 
 
@@ -72,16 +72,16 @@ def _draw_row(axes: Axes, row: ClipRow) -> None:
     step = width / (len(row.frames) // 2)
     axes.imshow(strip, extent=(0, width, height, 0), interpolation="nearest")
     for place, (name, actions) in enumerate(row.bands):
-        top = height + 4 + 14 * place
-        axes.text(-6, top + 6, name, fontsize=8.5, ha="right", va="center", color=INK)
+        top = height + 4 + 20 * place
+        axes.text(-6, top + 9, name, fontsize=12, ha="right", va="center", color=INK)
         for start, stop, action in _stretches(actions):
             if action:
                 left, wide = start * step, (stop - start) * step - GAP
                 colour = ACTION_COLOURS[action]
-                axes.barh(top + 6, wide, 12, left=left, color=colour, linewidth=0)
+                axes.barh(top + 9, wide, 18, left=left, color=colour, linewidth=0)
                 middle = left + wide / 2
-                axes.text(middle, top + 6.5, action, fontsize=8, ha="center", va="center")
-    axes.set(xlim=(0, width), ylim=(height + 6 + 14 * len(row.bands), 0))
+                axes.text(middle, top + 9.5, action, fontsize=12, ha="center", va="center")
+    axes.set(xlim=(0, width), ylim=(height + 6 + 20 * len(row.bands), 0))
     axes.axis("off")
 
 

@@ -44,9 +44,9 @@ def draw_maps(
             axes.plot(line[:, 1], line[:, 0], "-", color="white", lw=4.5)
             axes.plot(line[:, 1], line[:, 0], "-", color=colour, lw=2.5)
             axes.set(xticks=[], yticks=[])
-        above.set_title("cheapest" if right[row] else "not the cheapest", color=colour, fontsize=10)
-    grid[0, 0].set_ylabel("map and path found", fontsize=10)
-    grid[1, 0].set_ylabel("costs learnt", fontsize=10)
+        above.set_title("cheapest" if right[row] else "not the cheapest", color=colour, fontsize=16)
+    grid[0, 0].set_ylabel("map and path found", fontsize=16)
+    grid[1, 0].set_ylabel("costs learnt", fontsize=16)
     figure.subplots_adjust(left=0, right=1, top=1, bottom=0, wspace=0.05, hspace=0.05)
     save(figure, path, bbox_inches="tight", pad_inches=0.1)
 
