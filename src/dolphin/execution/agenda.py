@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from dolphin.execution.pending import Form, Kind, Mode, Node, Pending, Run
+from dolphin.execution.pending import Cancelled, Form, Kind, Mode, Node, Pending, Run
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.symbolic.surroundings import surroundings
@@ -30,6 +30,7 @@ class Agenda:
         self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
         self.recipes: dict[Hashable, Any] = {}
         self.failed: list[Node] = []
+        self.cancelled = False
 
     def kind(self, name: str, key: Hashable, run: Run) -> Kind:
         """The kind of nodes with this name and key, in the current mode."""
@@ -59,6 +60,8 @@ class Agenda:
 
     def add(self, node: Node) -> None:
         """Add a node; it becomes ready when all its operands have run."""
+        if self.cancelled:
+            raise Cancelled
         for d in node.operands:
             if isinstance(d, Pending):
                 before = d.node

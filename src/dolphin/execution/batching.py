@@ -15,18 +15,29 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dolphin.errors import InputError
 from dolphin.execution import run, selecting
 from dolphin.execution.contractions import operand_of, run_contractions, settle, spread_out
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
-from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting
+from dolphin.execution.in_step import by_source
+from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, recorded
+from dolphin.execution.recipes import (
+    Later,
+    Recipe,
+    given_functions,
+    recalled_row,
+    remember,
+    remember_row,
+    trails_of,
+)
 from dolphin.execution.steady import steady
 from dolphin.execution.tagged import Tagged
 from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import negates
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.identity import key_of, lasting
+from dolphin.symbolic.identity import key_of, name_of
 from dolphin.symbolic.planning import make_plan, union_plan
 from dolphin.symbolic.plans import Plan, RowAddress, Rows
 from dolphin.symbolic.surroundings import surroundings
@@ -44,26 +55,11 @@ class _Common(NamedTuple):
     def key(self, *more: Hashable) -> Hashable:
         return (self.provenance, self.info.device, self.info.dtype, *more)
 
-    def node(
-        self,
-        name: str,
-        key: Hashable,
-        run: Run,
-        operands: Sequence[Tagged],
-        payload: Any = None,
-    ) -> Node:
-        kind = self.sample.agenda.kind(name, self.key(key), run)
-        return Node(self.sample, kind, operands, payload)
+    def kind(self, name: str, key: Hashable, run: Run) -> Kind:
+        return self.sample.agenda.kind(name, self.key(key), run)
 
-
-class _Recipe(NamedTuple):
-    """How an operation is recorded, to be reused for others with the same key."""
-
-    kind: Kind
-    plan: Plan | None  # None: it is built when the operation runs
-    taking_part: tuple[bool, ...] | None  # which operands have tags; None: all of them
-    form: Form
-    nothing: bool = False  # whether the result is the operand
+    def form(self, domain: Symbols | None, exclusive: bool) -> Form:
+        return self.sample.agenda.form(domain, self.provenance, self.info, exclusive)
 
 
 def _common(sample: Waiting, operands: Sequence[Tagged]) -> _Common | None:
@@ -98,44 +94,6 @@ def _known(d: Tagged) -> Symbols | None:
 
 def combine(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Tagged:
     """The result of a task."""
-    key = _recipe_key(sample, task, operands)
-    recipe = None if key is None else sample.agenda.recipes.get(key)
-    if recipe is None or (recipe.plan is None and repeats_draws()):
-        return _combine_anew(sample, task, operands, key)
-    if recipe.nothing:
-        return operands[0].copied()
-    taking_part = recipe.taking_part
-    if taking_part is not None:
-        operands = [d for d, takes_part in zip(operands, taking_part, strict=True) if takes_part]
-    payload = task if recipe.plan is None else recipe.plan
-    return Pending.of(Node(sample, recipe.kind, operands, payload), recipe.form)
-
-
-def _recipe_key(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Hashable | None:
-    """A key for how a combination is recorded, where it is cheap to compute.
-
-    With it, recording an operation takes a third of the time.
-    """
-    around = surroundings()
-    if around.profile is not None or around.execution is not None:
-        return None
-    filtering = task.operation == "filter"  # then the function is Dolphin's own
-    function = task.function if filtering else lasting(task.function)
-    condition = lasting(task.condition)
-    if function is None or condition is None or task.on is not None:
-        return None
-    agenda = sample.agenda
-    forms: list[Hashable] = []
-    for d in operands:
-        if not isinstance(d, Pending):
-            return None
-        forms.append(d.form(agenda))
-    return (id(agenda.mode()), task.operation, function, condition, task.cache, *forms)
-
-
-def _combine_anew(
-    sample: Waiting, task: Task, operands: Sequence[Tagged], key: Hashable | None
-) -> Tagged:
     common = _common(sample, operands)
     if common is None:
         return run.combine_now(task, operands)
@@ -143,26 +101,22 @@ def _combine_anew(
     if None in domains:
         if repeats_draws():  # the function may draw
             return run.combine_now(task, operands)
-        return _combine_later(common, task, operands, key)
+        return _combine_later(common, task, operands)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
     if plan.draws is not None and repeats_draws():  # which draws these are is known here only
         return run.combine_now(task, operands)
     if plan.draws is not None:  # chance: the facts of each row are created when it runs
-        return _combine_later(common, task, operands, key)
+        return _combine_later(common, task, operands)
     taking_part = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
-    agenda = common.sample.agenda
-    kind = agenda.kind("combine", common.key(len(taking_part)), run_contractions)
+    kind = common.kind("combine", len(taking_part), run_contractions)
     assert isinstance(plan.domain, Symbols)
-    exclusive = all(d.exclusive for d in operands)
-    form = agenda.form(plan.domain, common.provenance, common.info, exclusive)
+    form = common.form(plan.domain, all(d.exclusive for d in operands))
     nothing = run.keeps_everything(task, plan, domains)
-    if key is not None:
-        chosen = tuple(not skip for skip in skipped)
-        agenda.recipes[key] = _Recipe(kind, plan, None if all(chosen) else chosen, form, nothing)
+    remember(sample, operands, task, Recipe(kind, plan, form, nothing))
     if nothing:
         return operands[0].copied()
-    return Pending.of(Node(common.sample, kind, taking_part, plan), form)
+    return recorded(sample, kind, taking_part, plan, form)
 
 
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
@@ -174,9 +128,7 @@ def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
         return make_plan(task, domains, skipped, Sources(Watch))
 
 
-def _combine_later(
-    common: _Common, task: Task, operands: Sequence[Tagged], recipe: Hashable | None
-) -> Tagged:
+def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> Tagged:
     """Symbols depend on numbers: functions run later, so what they read must not change."""
     functions = (task.function, task.condition, *(task.on or ()))
     held = [None if f is None else steady(f) for f in functions]
@@ -188,14 +140,15 @@ def _combine_later(
     if identity is None:
         identity = tuple(map(id, functions))
     key = (identity, task.cache, len(operands))
-    node = common.node(task.operation, key, _run_combinations, operands, task)
-    agenda, exclusive = common.sample.agenda, all(d.exclusive for d in operands)
-    form = agenda.form(None, common.provenance, common.info, exclusive)
+    kind = common.kind(task.operation, key, _run_combinations)
+    form = common.form(None, all(d.exclusive for d in operands))
+    later = Later(task, trails_of(given_functions(task)))
+    made = recorded(common.sample, kind, operands, later, form)
     if changing:
-        node.wait()
-    elif recipe is not None:
-        agenda.recipes[recipe] = _Recipe(node.kind, None, None, form)
-    return Pending.of(node, form)
+        made.node.wait()
+    else:
+        remember(common.sample, operands, task, Recipe(kind, later, form))
+    return made
 
 
 def unite(sample: Waiting, operands: Sequence[Tagged]) -> Tagged:
@@ -208,8 +161,8 @@ def unite(sample: Waiting, operands: Sequence[Tagged]) -> Tagged:
     if None not in domains:
         addresses = [RowAddress(len(own), per_row=False) for own in domains if own is not None]
         domain = union_plan("union", domains, Rows(1, addresses)).domain  # type: ignore[arg-type]
-    node = common.node("union", len(operands), _run_unions, operands)
-    return Pending(node, common.provenance, common.info, domain=domain)
+    kind = common.kind("union", len(operands), _run_unions)
+    return recorded(sample, kind, operands, None, common.form(domain, exclusive=False))
 
 
 def rowwise(
@@ -225,22 +178,19 @@ def rowwise(
 
     `domain`: the symbols of the result, where they are known beforehand.
     """
-    sample = surroundings().sample
+    around = surroundings()
+    sample = around.sample
     if sample is None:
         return operation(d)
-    agenda, whole = sample.agenda, None
-    if isinstance(d, Pending):
-        whole = (name, key, d.form(agenda), domain, exclusive, id(agenda.mode()))
-    recipe = agenda.recipes.get(whole)
-    if recipe is None:
-        common = _common(sample, [d])
-        if common is None:
-            return operation(d)
-        kind = agenda.kind(name, common.key(key), _run_rowwise)
-        recipe = kind, agenda.form(domain, common.provenance, common.info, exclusive)
-        if whole is not None:
-            agenda.recipes[whole] = recipe
-    return Pending.of(Node(sample, recipe[0], [d], operation), recipe[1])
+    known = recalled_row(around, d, name, key, domain, exclusive)
+    if known is not None:
+        return known
+    common = _common(sample, [d])
+    if common is None:
+        return operation(d)
+    kind, form = common.kind(name, key, _run_rowwise), common.form(domain, exclusive)
+    remember_row(sample, d, Recipe(kind, operation, form), name, key, domain, exclusive)
+    return recorded(sample, kind, (d,), operation, form)
 
 
 def read_rows(
@@ -256,7 +206,9 @@ def read_rows(
         common = _common(sample, [d])
     if common is None:
         return reader(d, [argument] * d.batch)
-    node = common.node(name, key, _run_readers, [d], (reader, argument))
+    kind = common.kind(name, key, _run_readers)
+    node = Node(common.sample, kind, (d,), (reader, argument))
+    common.sample.add(node)
     return [node.wait().value]
 
 
@@ -274,11 +226,24 @@ def _negated(world: Symbols | None, d: Tagged) -> Tagged:
 
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
+    around = surroundings()
+    sample = around.sample
+    if sample is not None and type(k) is int and type(method) is str:
+        known = recalled_row(around, d, "sample", k, method, id(generator))
+        if known is not None:
+            return known
     selecting.check_sample(k, method, generator)
-    if isinstance(d, Pending) and d.known_domain is not None and len(d.known_domain) <= k:
-        return d.copied()
+    common = None if sample is None else _common(sample, [d])
+    if sample is None or common is None:
+        return selecting.sampled(d, k, method, generator)
+    key = (k, method, id(generator))
+    kind = common.kind("sample", key, _run_rowwise)
+    domain = d.known_domain if isinstance(d, Pending) else None
+    nothing = domain is not None and len(domain) <= k
     chosen = partial(_sampled, k, method, generator)
-    return rowwise("sample", chosen, d, (k, method, id(generator)), None, exclusive=d.exclusive)
+    recipe = Recipe(kind, chosen, common.form(None, d.exclusive), nothing)
+    remember_row(sample, d, recipe, "sample", *key)
+    return d.copied() if nothing else recorded(sample, kind, (d,), chosen, recipe.form)
 
 
 def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) -> Tagged:
@@ -289,9 +254,17 @@ def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) 
 
 
 def _run_combinations(nodes: Sequence[Node]) -> None:
-    task: Task = nodes[0].payload
-    operands = [operand_of(nodes, place) for place in range(len(nodes[0].operands))]
-    settle(nodes, run.combine_now(task, operands))
+    task, trails = nodes[0].payload
+    if not all(trail.unchanged() for trail in trails):
+        names = " and ".join(map(name_of, given_functions(task)))
+        raise InputError(
+            f"{task.operation}: what {names} reads was changed after the call. Inside "
+            "dolphin.batched, functions of symbols that depend on numbers (after dolphin.sample) "
+            "run later. Close over the value instead of assigning a name of the module."
+        )
+    for some in by_source(nodes):
+        operands = [operand_of(some, place) for place in range(len(some[0].operands))]
+        settle(some, run.combine_now(task, operands))
 
 
 def _run_unions(nodes: Sequence[Node]) -> None:
@@ -299,7 +272,8 @@ def _run_unions(nodes: Sequence[Node]) -> None:
 
 
 def _run_rowwise(nodes: Sequence[Node]) -> None:
-    settle(nodes, nodes[0].payload(operand_of(nodes, 0)))
+    for some in by_source(nodes):
+        settle(some, some[0].payload(operand_of(some, 0)))
 
 
 def _run_readers(nodes: Sequence[Node]) -> None:

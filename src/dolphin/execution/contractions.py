@@ -32,15 +32,6 @@ def settle(nodes: Sequence[Node], result: Tagged) -> None:
         node.settle(result, number if result.batch > 1 else 0)
 
 
-def settle_inputs(nodes: Sequence[Node], result: Tagged) -> None:
-    """The same for inputs that samples create."""
-    if result.provenance.spreads:
-        places = np.array([node.sample.number for node in nodes], dtype=np.int64)
-        result = Pooled.of_input(result, places, nodes[0].sample.agenda.size)
-    for number, node in enumerate(nodes):
-        node.settle(result, number)
-
-
 def operand_of(nodes: Sequence[Node], place: int) -> Tagged:
     """One operand of all nodes: a row for each, or one row if that is the same for all."""
     whole = _whole_source([node.operands[place] for node in nodes])
@@ -56,14 +47,15 @@ def _whole_source(operands: Sequence[Tagged]) -> Tagged | None:
         return None
     made = [d.node for d in operands]  # type: ignore[attr-defined]
     source = made[0].source
-    if source is None or source.batch != len(made) or isinstance(source, Pooled):
+    if source is None or source.batch != len(made):
         return None
+    whole = source.plain if isinstance(source, Pooled) else source
     if any(node.source is not source for node in made):
         return None
     if [node.number for node in made] != list(range(len(made))):
         return None
     same = len(made) > 1 and all(d.exclusive == source.exclusive for d in operands)
-    return source if same else None
+    return whole if same else None
 
 
 def spread_out(d: Tagged, batch: int) -> Tagged:
@@ -168,7 +160,7 @@ def _are_a_batch(nodes: Sequence[Node], operands: Sequence[Sequence[Row]]) -> bo
     if any(node.payload is not nodes[0].payload for node in nodes):
         return False
     return all(
-        (not isinstance(rows[0].of, Pooled) or rows[0].of.plain)
+        (not isinstance(rows[0].of, Pooled) or rows[0].of.plain is not None)
         and rows[0].of.batch == len(rows)
         and all(row.of is rows[0].of and row.number == n for n, row in enumerate(rows))
         for rows in operands

@@ -55,22 +55,18 @@ class _Gate:
 class _Sample:
     """A running sample: records its operations and waits for them."""
 
-    __slots__ = ("_inputs", "agenda", "crew", "number", "thread")
+    __slots__ = ("_inputs", "add", "agenda", "crew", "number", "thread")
 
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number, self.thread = crew, number, threading.get_ident()
         self.agenda = crew.agenda
+        self.add = crew.agenda.add
         self._inputs = 0
 
     def count_input(self) -> int:
         """The number of one more input of this sample."""
         self._inputs += 1
         return self._inputs - 1
-
-    def add(self, node: Node) -> None:
-        if self.crew.cancelled:
-            raise Cancelled
-        self.agenda.add(node)
 
     def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
         return batching.combine(self, task, operands)
@@ -94,7 +90,7 @@ class Crew:
         self.program, self.samples = program, samples
         self.agenda = Agenda(len(samples))
         self.results: list[Any] = [None] * len(samples)
-        self.cancelled = self.over = False
+        self.over = False
         self._next = 0
         self._waiting: deque[tuple[_Gate, Node]] = deque()
         self._most_waiting = MOST_WAITING
@@ -137,7 +133,7 @@ class Crew:
 
     def _pass_on(self) -> None:
         """Called by the thread that has the baton and is about to wait or end."""
-        if self.cancelled or self._error is not None:
+        if self.agenda.cancelled or self._error is not None:
             self._main.open()
         elif self._waiting and self._waiting[0][1].done:
             self._waiting.popleft()[0].open()
@@ -169,20 +165,20 @@ class Crew:
                 "batched: this distribution belongs to a call of a batched program that failed "
                 "before it was computed."
             )
-        if self.cancelled:
+        if self.agenda.cancelled:
             raise Cancelled
         gate = _Gate()
         self._waiting.append((gate, node))
         self._pass_on()
         gate.wait()
-        if self.cancelled:
+        if self.agenda.cancelled:
             raise Cancelled
 
     def _work(self) -> None:
         number = self._next
         try:
             with self._mode.entered(), self._on_device():
-                while self._can_start() and not self.cancelled and self._error is None:
+                while self._can_start() and not self.agenda.cancelled and self._error is None:
                     number = self._next
                     self._next += 1
                     self._context.copy().run(self._run_sample, number)
@@ -213,7 +209,7 @@ class Crew:
 
     def _cancel(self) -> None:
         """End all waiting samples."""
-        self.cancelled = True
+        self.agenda.cancelled = True
         if not self._mine and not self._main.wait(_PATIENCE):
             return  # a program that doesn't return keeps its thread
         while self._waiting:

@@ -30,7 +30,7 @@ class Pooled(Tagged):
     with others of the batch as they are. `take_rows` turns them into ordinary rows.
     """
 
-    __slots__ = ("_flat", "_plain", "places", "size")
+    __slots__ = ("_flat", "places", "plain", "size")
 
     def __init__(
         self, domain: Domain, made: Tags, provenance: Provenance, places: np.ndarray, size: int
@@ -38,7 +38,7 @@ class Pooled(Tagged):
         super().__init__(domain, made, provenance, len(places))
         self.places = places  # which sample each row belongs to
         self.size = size  # samples of the batch
-        self._plain: Tagged | None = None  # the same as ordinary rows
+        self.plain: Tagged | None = None  # the same as ordinary rows, if there are such
         self._flat: Tags | None = None
 
     @classmethod
@@ -46,24 +46,19 @@ class Pooled(Tagged):
         """Inputs that samples created, as rows of all samples."""
         made = cls(d.domain, d.made, d.provenance, places, size)
         made.exclusive, made.groups = d.exclusive, d.groups
-        made._plain = d
+        made.plain = d
         return made
 
-    @property
-    def plain(self) -> bool:
-        """Whether they are available as ordinary rows, too."""
-        return self._plain is not None
-
     def flat_tags(self, like: Tags | None = None) -> tuple[Tags, RowAddress]:
-        if self._plain is not None and self._flat is None:
-            self._flat = self.provenance.spread(self._plain.tags, self.places, self.size)
+        if self.plain is not None and self._flat is None:
+            self._flat = self.provenance.spread(self.plain.tags, self.places, self.size)
         flat = self.made if self._flat is None else self._flat
         return flat, RowAddress(self.width, per_row=True)
 
     def take_rows(self, rows: np.ndarray) -> Tagged:
-        if self._plain is not None:
+        if self.plain is not None:
             whole = len(rows) == self.batch and (rows == np.arange(self.batch)).all()
-            return self._plain if whole else self._plain.take_rows(rows)
+            return self.plain if whole else self.plain.take_rows(rows)
         assert isinstance(self.domain, RowSymbols)
         domain = RowSymbols(self.domain.table, self.domain.numbers[rows])
         places = rows[:, None] * self.width + np.arange(self.width)

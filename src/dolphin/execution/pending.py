@@ -91,8 +91,7 @@ class Mode(NamedTuple):
         return (
             torch.is_grad_enabled() is self.gradients
             and torch.is_inference_mode_enabled() is self.inference
-            and not (self.autocast or torch.is_autocast_enabled("cpu"))
-            and not torch.is_autocast_enabled("cuda")
+            and not (self.autocast or _casts())
             and current_settings() is self.settings
         ) or Mode.current() == self
 
@@ -115,6 +114,14 @@ class Mode(NamedTuple):
                     stack.enter_context(torch.autocast(kind, enabled=False))
             stack.enter_context(settings_in_force(self.settings))
             yield
+
+
+def _casts_somewhere() -> bool:
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
+# One question instead of one per device, if this version of torch can answer it.
+_casts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _casts_somewhere)
 
 
 def _autocast(kind: str) -> tuple[tuple[str, torch.dtype], ...]:
@@ -173,7 +180,6 @@ class Node:
         self.depth, self.blockers = 0, 0
         self.facts = 0  # which inputs it depends on, one bit each; 0: not recorded by a sample
         self.dependents: list[Node] | None = None
-        sample.add(self)
 
     def settle(self, source: Tagged | None, number: int = 0, value: Any = None) -> None:
         """Store the result and release the operands."""
@@ -215,51 +221,39 @@ class Form:
         self.info, self.exclusive = info, exclusive
 
 
+def recorded(
+    sample: Waiting, kind: Kind, operands: Sequence[Tagged], payload: Any, form: Form
+) -> Pending:
+    """The result of an operation that a sample requests."""
+    node = Node(sample, kind, operands, payload)
+    sample.add(node)
+    return Pending(node, form)
+
+
 class Pending(Tagged):
     """One row: the result of a node."""
 
-    __slots__ = ("_domain", "_form", "_info", "_own", "node")
+    __slots__ = ("_own", "form", "node")
 
-    def __init__(  # the attributes of `Tagged` that need numbers are properties here
-        self,
-        node: Node,
-        provenance: Provenance,
-        info: TagInfo,
-        *,
-        domain: Symbols | None = None,
-        exclusive: bool = False,
-    ) -> None:
+    def __init__(self, node: Node, form: Form) -> None:
+        """The attributes of `Tagged` that need numbers are properties here."""
         self.node = node
-        self.provenance = provenance
+        self.form = form  # what is known about the row
+        self.provenance = form.provenance
         self.batch = 1
-        self.exclusive = exclusive
+        self.exclusive = form.exclusive
         self.constant = False
-        self._info = info
-        self._domain = domain
         self._own: Tagged | None = None
-        self._form: Form | None = None
-
-    @classmethod
-    def of(cls, node: Node, form: Form) -> Pending:
-        """A row of this form."""
-        made = cls(node, form.provenance, form.info, domain=form.domain, exclusive=form.exclusive)
-        made._form = form
-        return made
-
-    def form(self, kinds: Kinds) -> Form:
-        """What is known about the row."""
-        if self._form is None:
-            self._form = kinds.form(self._domain, self.provenance, self._info, self.exclusive)
-        return self._form
 
     @property
     def known_domain(self) -> Symbols | None:
         """The symbols, if they are known before the numbers."""
-        return self._domain
+        return self.form.domain
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        return self.own().domain if self._domain is None else self._domain
+        known = self.form.domain
+        return self.own().domain if known is None else known
 
     @property
     def made(self) -> Tags:  # type: ignore[override]
@@ -280,27 +274,30 @@ class Pending(Tagged):
     def info(self) -> TagInfo:
         """Device and precision: the predicted ones until the row is there."""
         source = self.node.source
-        return self._info if source is None else source.info()._replace(rows=1)
+        return self.form.info if source is None else source.info()._replace(rows=1)
 
     def copied(self) -> Pending:
         """The same row as a separate distribution."""
-        copy = Pending(
-            self.node, self.provenance, self._info, domain=self._domain, exclusive=self.exclusive
-        )
-        copy._form = self._form
-        return copy
+        return Pending(self.node, self.form)
 
     def own(self) -> Tagged:
         """The row as a separate distribution, once it is there."""
         if self._own is None:
             row = row_of(self)
             d = row.of.take_rows(np.array([row.number]))
-            if self._domain is None:
+            domain = self.form.domain
+            if domain is None:
                 members = d.domain.row(0) if isinstance(d.domain, RowSymbols) else d.domain
-                self._domain = members if isinstance(members, Symbols) else Symbols.of(members)
-                self._form = None  # said that the symbols are unknown, as other samples' may be
-            self._own = with_shared_symbols(d, self._domain)
+                domain = members if isinstance(members, Symbols) else Symbols.of(members)
+                self.form = self._form_with(domain)
+            self._own = with_shared_symbols(d, domain)
         return self._own
+
+    def _form_with(self, domain: Symbols) -> Form:
+        """The form once the symbols are known; until then they are not, in any sample."""
+        agenda, old = self.node.sample.agenda, self.form
+        make = Form if agenda is None else agenda.form
+        return make(domain, old.provenance, old.info, old.exclusive)
 
 
 def row_of(d: Tagged) -> Row:

@@ -11,6 +11,7 @@ from dolphin.execution.deferred import Deferred, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, IndexLists, lists_of
 from dolphin.execution.profiling import profiled
+from dolphin.execution.recipes import recalled
 from dolphin.execution.selecting import choose_rows, row_mask, where_rows
 from dolphin.execution.tagged import (
     Function,
@@ -33,6 +34,11 @@ from dolphin.symbolic.tasks import Task
 
 def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
     """`apply(d1, ..., dK, f)`."""
+    around = surroundings()
+    if around is not PLAIN and where is None:
+        known = recalled(around, "apply", arguments, cache)
+        if known is not None:
+            return known
     given, (function,) = split("apply", arguments, 1)
     return combine(Task("apply", function, cache=cache), given, where)
 
@@ -41,6 +47,11 @@ def applied_if(
     arguments: Sequence[Any], on: tuple[Function, ...] | None, where: Any, cache: bool
 ) -> Tagged:
     """`apply_if(d1, ..., dK, f, cond)`, or with keys to join on."""
+    around = surroundings()
+    if around is not PLAIN and where is None and on is None:
+        known = recalled(around, "apply_if", arguments, cache)
+        if known is not None:
+            return known
     functions = [a for a in arguments if not isinstance(a, Holder)]
     wanted = 1 if on is not None and len(functions) == 1 else 2
     given, functions = split("apply_if", arguments, wanted)
@@ -63,6 +74,11 @@ def applied_if(
 
 def filtered(distribution: Any, predicate: Any, cache: bool) -> Tagged:
     """`filter(d, predicate)`."""
+    around = surroundings()
+    if around is not PLAIN:
+        known = recalled(around, "filter", (distribution, predicate), cache)
+        if known is not None:
+            return known
     given, (function,) = split("filter", (distribution, predicate), 1)
     return combine(Task("filter", _itself, function, cache=cache), given, None)
 

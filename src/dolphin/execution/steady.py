@@ -28,7 +28,7 @@ def steady(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
     A name of the enclosing function can be rebound before the function is called (a loop variable),
     so its value is captured. Captured values must not change either: numbers, strings, tuples,
-    functions. Names of a module are assumed not to change.
+    functions. Names of a module are compared when the function runs (`batching`).
 
     >>> adders = [lambda x: x + n for n in (1, 2)]
     >>> held = [steady(f) for n in (1, 2) for f in [lambda x: x + n]]

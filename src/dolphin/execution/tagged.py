@@ -233,6 +233,8 @@ _WITH_FUNCTIONS = ("apply", "apply_if", "filter")
 
 def operand(operation: str, distribution: Any) -> Tagged:
     """The one distribution that an operation takes."""
+    if isinstance(distribution, Holder):
+        return tagged_of(distribution)
     return operands(operation, (distribution,))[0]
 
 

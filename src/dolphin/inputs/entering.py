@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.contractions import settle_inputs
-from dolphin.execution.pending import Form, Kind, Kinds, Node, Pending, Waiting
+from dolphin.execution.in_step import by_place, settle_inputs
+from dolphin.execution.pending import Form, Kind, Kinds, Node, Waiting, recorded
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
 from dolphin.inputs.checks import Kind as Numbers
 from dolphin.inputs.shared import Given, is_one_row, read, read_columns
 from dolphin.provenance.contract import Provenance, TagInfo
+from dolphin.provenance.facts import Facts
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
@@ -48,26 +49,25 @@ def _input_of_sample(
 ) -> Tagged:
     agenda = sample.agenda
     key: Hashable = None
+    given = symbols  # kept with the recipe: the key may have its number
     if isinstance(exclusive, bool):  # cheap to compare
         if type(symbols) is tuple:  # mostly the same object
-            seen = agenda.recipes.get(("symbols", id(symbols)))
-            if seen is None:
-                seen = symbols, read_symbols(operation, symbols)
-                agenda.recipes["symbols", id(symbols)] = seen
-            symbols = seen[1]
-        elif type(symbols) not in (range, str):
-            symbols = read_symbols(operation, symbols)
+            mark: Hashable = id(symbols)
+        else:
+            if type(symbols) not in (range, str):
+                symbols = read_symbols(operation, symbols)
+            mark = symbols
         layout = (row.shape, row.dtype, row.device)
-        key = (operation, symbols, exclusive, kind, id(algebra), layout, id(agenda.mode()))
+        key = (operation, mark, exclusive, kind, id(algebra), layout, id(agenda.mode()))
     recipe = None if key is None else agenda.recipes.get(key)
     if recipe is None:
-        recipe = _recipe_of_input(agenda, operation, row, symbols, exclusive, kind, algebra)
+        recipe = _recipe_of_input(agenda, operation, row, symbols, exclusive, kind, algebra), given
         if key is not None:
             agenda.recipes[key] = recipe
-    written, form = recipe
+    (written, form), _ = recipe
     version = None if row.is_inference() else row._version
     payload = (row.clone() if version is None else row, version)
-    return Pending.of(Node(sample, written, (), payload), form)
+    return recorded(sample, written, (), payload, form)
 
 
 def _recipe_of_input(
@@ -87,8 +87,9 @@ def _recipe_of_input(
     whole = exclusive if isinstance(exclusive, bool) else groups
 
     def run(nodes: Sequence[Node]) -> None:
-        rows = together([_unchanged(operation, *node.payload) for node in nodes])
-        settle_inputs(nodes, tags_of(read(operation, rows, members, whole, kind), algebra))
+        places = by_place(nodes, algebra)
+        rows = [_unchanged(operation, *node.payload) for place in places for node in place]
+        settle_given(places, read(operation, together(rows), members, whole, kind), algebra)
 
     key = (algebra, info.device, row.dtype, row.dim(), members, whole, kind)
     written = agenda.kind(operation, key, run)
@@ -102,6 +103,15 @@ def _unchanged(operation: str, row: Tensor, version: int | None) -> Tensor:
             "dolphin.batched they are read later; pass a copy, numbers.clone()."
         )
     return row
+
+
+def settle_given(places: Sequence[Sequence[Node]], given: Given, algebra: Provenance) -> None:
+    """Each node gets its row of an input, in which places follow each other."""
+
+    def make(facts: Facts) -> Tagged:
+        return tags_of(Given(given.symbols, facts, facts.rows), algebra)
+
+    settle_inputs(places, given.facts, make)
 
 
 def tags_of(given: Given, algebra: Provenance) -> Tagged:

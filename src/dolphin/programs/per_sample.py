@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
-from dolphin.execution.contractions import settle_inputs
 from dolphin.execution.crew import Crew, SampleFailed
 from dolphin.execution.eager import eager
-from dolphin.execution.gathering import Row
-from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending
+from dolphin.execution.in_step import by_place
+from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending, recorded
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
+from dolphin.inputs.entering import settle_given
+from dolphin.inputs.shared import read
 from dolphin.programs.merging import merged
 from dolphin.provenance.contract import TagInfo
 from dolphin.provenance.differentiation import transformed
@@ -171,14 +172,14 @@ def _rows_of(d: Tagged) -> list[Tagged]:
     if d.batch == 1 or d.certain or surroundings().sample is not None or transformed():
         return [d] if d.batch == 1 else [d.take_rows(np.array([row])) for row in range(d.batch)]
     domain = d.domain if isinstance(d.domain, Symbols) else None
-    return [_given(Row(d, row, d.exclusive), domain) for row in range(d.batch)]
+    form = Form(domain, d.provenance, d.info(), d.exclusive)
+    return [_given(d, row, form) for row in range(d.batch)]
 
 
-def _given(row: Row, domain: Symbols | None) -> Pending:
+def _given(d: Tagged, row: int, form: Form) -> Pending:
     node = Node(_Done(), _GIVEN, ())
-    node.settle(row.of, row.number)
-    d = row.of
-    return Pending(node, d.provenance, d.info(), domain=domain, exclusive=row.exclusive)
+    node.settle(d, row)
+    return Pending(node, form)
 
 
 class _Done:
@@ -187,7 +188,7 @@ class _Done:
     agenda: Any = None
 
     def add(self, node: Node) -> None:
-        pass
+        raise AssertionError("it requests nothing")
 
     def wait_for(self, node: Node) -> None:
         pass
@@ -259,21 +260,28 @@ class Network(nn.Module, Generic[S]):
             raise InputError("network: got no input; call it with the input of one sample.")
         sample, algebra = surroundings().sample, resolve("network", self.provenance)
         if sample is None:
-            return self._read([inputs], algebra)
+            make: Any = Distribution.from_logits if self.logits else Distribution
+            scores = self._scores([inputs])
+            return make(scores, self.symbols, exclusive=self.exclusive, provenance=algebra)
         agenda = sample.agenda
         key = ("network", id(self), id(algebra), tuple(map(_form, inputs)), id(agenda.mode()))
         recipe = agenda.recipes.get(key)
         if recipe is None:
             recipe = agenda.recipes[key] = self._recipe(agenda, inputs, algebra)
         held = tuple((x, x._version if _tracked(x) else None) for x in inputs)
-        return distribution_of(Pending.of(Node(sample, recipe[0], (), held), recipe[1]))
+        return distribution_of(recorded(sample, recipe[0], (), held, recipe[1]))
 
     def _recipe(self, agenda: Kinds, inputs: tuple[Any, ...], algebra: Any) -> tuple[Kind, Form]:
         """How calls with inputs like these are recorded."""
+        operation = "Distribution.from_logits" if self.logits else "Distribution"
+        kind = "logits" if self.logits else "probs"
 
         def run(nodes: Sequence[Node]) -> None:
-            given = [tuple(_as_given(*pair) for pair in node.payload) for node in nodes]
-            settle_inputs(nodes, tagged_of(self._read(given, algebra)))
+            places = by_place(nodes, algebra)
+            every = [node.payload for place in places for node in place]
+            scores = self._scores([tuple(_as_given(*pair) for pair in held) for held in every])
+            given = read(operation, scores, self.symbols, self.exclusive, kind)
+            settle_given(places, given, algebra)
 
         key = (id(self), algebra, tuple(map(_form, inputs)))
         exclusive = self.exclusive is True or len(self.symbols) == 1
@@ -287,8 +295,8 @@ class Network(nn.Module, Generic[S]):
                 return TagInfo(parameter.device, 1, precision(parameter))
         return TagInfo(torch.get_default_device(), 1, torch.get_default_dtype())
 
-    def _read(self, calls: Sequence[tuple[Any, ...]], algebra: Any) -> Distribution[S]:
-        """The network's distributions for many inputs, as one batch."""
+    def _scores(self, calls: Sequence[tuple[Any, ...]]) -> Tensor:
+        """The network's outputs for many inputs, as one batch."""
         columns = zip(*calls, strict=True)
         out = self.net(*map(_together, columns))
         if not isinstance(out, Tensor) or out.shape != (len(calls), len(self.symbols)):
@@ -298,8 +306,7 @@ class Network(nn.Module, Generic[S]):
                 f"must return a tensor of shape ({len(calls)}, {len(self.symbols)}), got {got}. "
                 "It gets a batch; each input is passed without a batch dimension."
             )
-        make: Any = Distribution.from_logits if self.logits else Distribution
-        return make(out, self.symbols, exclusive=self.exclusive, provenance=algebra)
+        return out
 
 
 def _together(column: tuple[Any, ...]) -> Any:

@@ -147,6 +147,20 @@ class Facts:
         """The numbers of the facts at these rows, in this order; nothing holds at row -1."""
         return _numbers_at([self], np.where(at < 0, self.rows, at))
 
+    def split(self, sizes: Sequence[int]) -> list[Facts]:
+        """New facts as several inputs of this many rows; labels must not depend on the row."""
+        logs = self.log_probs.split(list(sizes), dim=1)
+        probs = [None] * len(logs) if self._probs is None else self._probs.split(list(sizes), dim=1)
+        return [
+            Facts(
+                log_probs=log.contiguous(),
+                groups=self.groups,
+                label=self.label,
+                probs=None if prob is None else prob.contiguous(),
+            )
+            for log, prob in zip(logs, probs, strict=True)
+        ]
+
     def part(self, chosen: np.ndarray) -> Facts:
         """The facts of some groups, which are in ascending order."""
         alone = all_alone(self.groups, self.columns)

@@ -63,7 +63,10 @@ class Trail:
         """Whether the same objects are still in all places."""
         if everywhere() != self._everywhere:
             return False
-        patchable = self._modules or self._patchable or self._libraries  # mostly nothing
+        for module in self._modules:
+            if type(module) is not types.ModuleType:
+                return False
+        patchable = self._patchable or self._libraries  # mostly nothing
         if patchable and not self._libraries_unchanged():
             return False
         for scope, name, value in self._names:
@@ -72,11 +75,13 @@ class Trail:
         for container, items in self._containers:
             if len(container) != len(items) or not all(map(is_, container, items)):
                 return False
-        for function, code, texts in self._functions:  # `is_bare`, without a call
+        for function, code, (name, qualname, text) in self._functions:
             if (
                 function.__code__ is not code
-                or _texts_of(function) != texts
-                or function.__closure__
+                or function.__name__ is not name
+                or function.__qualname__ is not qualname
+                or function.__doc__ is not text
+                or function.__closure__  # `is_bare`, without a call
                 or function.__defaults__
                 or function.__kwdefaults__
                 or function.__dict__
@@ -90,10 +95,8 @@ class Trail:
         )
 
     def _libraries_unchanged(self) -> bool:
-        return (
-            all(type(module) is types.ModuleType for module in self._modules)
-            and all(Code([function]) == code for function, code in self._patchable)
-            and all(_state_of(library) == state for library, state in self._libraries.items())
+        return all(Code([function]) == code for function, code in self._patchable) and all(
+            _state_of(library) == state for library, state in self._libraries.items()
         )
 
     # -- walking -----------------------------------------------------------------------------------

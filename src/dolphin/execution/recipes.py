@@ -1,0 +1,131 @@
+"""How operations of samples were recorded, to record the same ones again at a glance.
+
+Most samples of `dolphin.batched` request what another one has requested before: the same functions
+on rows of which the same is known. Then nothing is checked or planned again.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from dolphin.execution.draws import repeats_draws
+from dolphin.execution.pending import Form, Kind, Pending, Waiting, recorded
+from dolphin.execution.tagged import Holder, Tagged, tagged_of
+from dolphin.symbolic.identity import lasting
+from dolphin.symbolic.surroundings import Surroundings
+from dolphin.symbolic.tasks import Task
+from dolphin.symbolic.trails import Trail
+
+
+class Later(NamedTuple):
+    """A task whose plan is built when it runs."""
+
+    task: Task
+    trails: tuple[Trail, ...]  # what its functions read, as far as that is names of modules
+
+
+class Recipe(NamedTuple):
+    """How an operation was recorded."""
+
+    kind: Kind
+    payload: Any  # a plan, a task for later, or a function of rows
+    form: Form
+    nothing: bool = False  # whether the result is the operand
+    functions: tuple[Callable[..., Any], ...] = ()  # kept: their numbers are in the key
+    trails: tuple[Trail, ...] = ()  # what they read that the payload depends on
+
+
+def recalled(
+    around: Surroundings, operation: str, arguments: Sequence[Any], cache: bool
+) -> Tagged | None:
+    """An operation on distributions and functions, recorded as before; None if it is a new one.
+
+    It takes a third of the time of checking the arguments and finding the plan.
+    """
+    sample = around.sample
+    if sample is None or cache is not True or not _nothing_else(around):
+        return None
+    agenda = sample.agenda
+    operands: list[Pending] = []
+    key: list[Hashable] = [operation, id(agenda.mode())]
+    for given in arguments:
+        if isinstance(given, Holder):
+            d = tagged_of(given)
+            if type(d) is not Pending:
+                return None
+            operands.append(d)
+            key.append(d.form)
+        elif type(given) is types.FunctionType:
+            if given.__closure__ or given.__defaults__ or given.__kwdefaults__ or given.__dict__:
+                return None
+            key.append(id(given.__code__))
+            key.append(id(given.__globals__))
+        else:
+            key.append(id(given))
+    recipe: Recipe | None = agenda.recipes.get(tuple(key))
+    if recipe is None:
+        return None
+    for trail in recipe.trails:
+        if not trail.unchanged():
+            return None
+    if type(recipe.payload) is Later and repeats_draws():
+        return None
+    return _as_before(sample, operands, recipe)
+
+
+def _nothing_else(around: Surroundings) -> bool:
+    """Whether operations run inside of a sample, and nothing that has to see them."""
+    return around.sketch is None and around.profile is None and around.execution is None
+
+
+def _as_before(sample: Waiting, operands: Sequence[Pending], recipe: Recipe) -> Tagged:
+    if recipe.nothing:
+        return operands[0].copied()
+    return recorded(sample, recipe.kind, operands, recipe.payload, recipe.form)
+
+
+def remember(sample: Waiting, operands: Sequence[Tagged], task: Task, recipe: Recipe) -> None:
+    """Keep how a task was recorded, if it can be recognised: see `recalled`."""
+    if task.on is not None or task.cache is not True:
+        return
+    functions = given_functions(task)
+    key: list[Hashable] = [task.operation, id(sample.agenda.mode())]
+    for d in operands:
+        if type(d) is not Pending:
+            return
+        key.append(d.form)
+    for f in functions:
+        if lasting(f) is None:
+            return
+        key += (id(f.__code__), id(f.__globals__)) if type(f) is types.FunctionType else (id(f),)
+    now = () if type(recipe.payload) is Later else trails_of(functions)
+    sample.agenda.recipes[tuple(key)] = recipe._replace(functions=functions, trails=now)
+
+
+def given_functions(task: Task) -> tuple[Callable[..., Any], ...]:
+    """The functions of a task that a user gave; the function of a filter is Dolphin's own."""
+    every = (None if task.operation == "filter" else task.function, task.condition)
+    return tuple(f for f in (*every, *(task.on or ())) if f is not None)
+
+
+def trails_of(functions: Sequence[Callable[..., Any]]) -> tuple[Trail, ...]:
+    """What functions read, where that is names of modules and is known."""
+    return tuple(mark for mark in map(lasting, functions) if isinstance(mark, Trail))
+
+
+def recalled_row(around: Surroundings, d: Tagged, *key: Hashable) -> Tagged | None:
+    """The same for an operation on one distribution, row by row."""
+    sample = around.sample
+    if sample is None or type(d) is not Pending:
+        return None
+    agenda = sample.agenda
+    recipe: Recipe | None = agenda.recipes.get((d.form, id(agenda.mode()), *key))
+    return None if recipe is None else _as_before(sample, (d,), recipe)
+
+
+def remember_row(sample: Waiting, d: Tagged, recipe: Recipe, *key: Hashable) -> None:
+    """Keep how an operation on one distribution was recorded."""
+    if type(d) is Pending:
+        sample.agenda.recipes[d.form, id(sample.agenda.mode()), *key] = recipe
