@@ -79,6 +79,19 @@ def test_one_compiled_module_serves_all_batches(name):
     assert counter.frame_count <= (2 if dynamic else 3)
 
 
+@pytest.mark.parametrize("name", ["damp", "noisy-or"])
+def test_compiled_code_selects_all_symbols(name):
+    """What is known of index lists only when they are used is found out before compiling."""
+
+    def differ(a, b):
+        return dl.exists(dl.apply_if(a, b, operator.add, operator.ne))
+
+    traced = dl.trace(differ, range(4), range(4), provenance=name)
+    compiled = torch.compile(traced, fullgraph=True, dynamic=True, backend="eager")
+    given = [torch.rand(5, 4).softmax(1) for _ in "ab"]
+    torch.testing.assert_close(compiled(*given), traced(*given))
+
+
 class Kept(torch.nn.Module):
     """Each row goes on with its three likeliest digits."""
 

@@ -112,7 +112,10 @@ class _Question:
 
     def paired(self, true: Tags, false: Tags) -> Tagged:
         """The answers True and False of each group."""
-        groups = self.items.groups
+        groups, d = self.items.groups, self.d
+        if d.shared and self.items.keys is None:  # one group: nothing to put into order
+            tags, domain = self.algebra.concat([true, false]), Symbols.of((True, False))
+            return Tagged(domain, tags, self.algebra, d.batch, exclusive=True, constant=d.constant)
         index = np.arange(2 * groups).reshape(2, -1).T.reshape(-1)
         tags = self.algebra.select(self.algebra.concat([true, false]), Index(index))
         return self.answered([True, False] * groups, np.repeat(np.arange(groups), 2), tags)

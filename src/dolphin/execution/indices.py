@@ -59,6 +59,11 @@ class Index:
             cached = self._tensors[device] = (places, missing)
         return cached
 
+    def prepare(self, device: torch.device) -> None:
+        """Find out everything that using it on `device` needs: a compiler can't."""
+        self.on(device)
+        self.is_identity(len(self))
+
 
 class RowMap:
     """Which row each of some flattened tags belongs to.
@@ -255,7 +260,7 @@ class Contraction:
         """Create every tensor on `device` that running this as a whole needs."""
         self.on(device)
         if self.position is not None:
-            self.position.on(device)
+            self.position.prepare(device)
         if len(self.indices) > 2:
             for steps in self.two_by_two(self.combinations):
                 for step in steps:

@@ -310,6 +310,7 @@ def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> t
     """The common provenance and batch size of operands; devices must match as well."""
     tagged = [d for d in operands if not d.certain] or operands[:1]
     first = tagged[0]
+    device = None if first.constant or len(tagged) == 1 else first.info().device
     for other in tagged[1:]:
         if other.provenance is not first.provenance and other.provenance != first.provenance:
             raise MismatchError(
@@ -317,9 +318,9 @@ def check(operation: str, operands: Sequence[Tagged], *, rows: bool = True) -> t
                 f"{other.provenance!r}. Create all inputs of a program with the same one, e.g. in "
                 "one `with dolphin.using(...)` block."
             )
-        if first.constant or other.constant:
+        if device is None or other.constant:
             continue
-        device, where = first.info().device, other.info().device
+        where = other.info().device
         if device != where:
             raise MismatchError(
                 f"{operation}: operands are on different devices: {device} and {where}. Move the "

@@ -126,12 +126,12 @@ def _prepare(steps: Sequence[Step], device: torch.device) -> None:
     for _, arguments in steps:
         for argument in arguments:
             if isinstance(argument, Loop):
-                argument.aligned.on(device)
+                argument.aligned.prepare(device)
                 _prepare(argument.body, device)
             elif isinstance(argument, (Contraction, Convolution)):
                 argument.spelled_out().prepare(device)
             elif isinstance(argument, Index):
-                argument.on(device)
+                argument.prepare(device)
 
 
 def _no_label(column: int, row: int) -> Any:

