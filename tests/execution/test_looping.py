@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import dolphin as dl
+from dolphin.execution.recurrences import Recurrence
 from paths import both, closure, extend, kept
 
 EDGES = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 4), (4, 1), (0, 4), (5, 0), (4, 5)]
@@ -261,3 +263,80 @@ def test_chunks_of_best_products(monkeypatch: pytest.MonkeyPatch, loops: list[bo
     runs = [_run(kept, _logits(6), VITERBI) for _ in range(3)]
     assert loops and all(loops)
     torch.testing.assert_close(runs[2][1:], expected[1:])
+
+
+# -- copies: parts of a recursion that differ in their symbols only --------------------------------
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Small copies count, too; how many of them each recursion had."""
+    counts: list[int] = []
+
+    def looped(own: Any, form: Any, *given: Any) -> Any:
+        counts.append(form.copies.count)
+        return VITERBI_LOOP(own, form, *given)
+
+    monkeypatch.setattr(type(VITERBI), "looped", looped)
+    monkeypatch.setattr("dolphin.execution.recurrences._LARGE", 1)
+    return counts
+
+
+VITERBI_LOOP = type(VITERBI).looped
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])  # 0: all edges are tied
+def test_copies_give_what_their_rounds_give(
+    program: Step, scale: float, copies: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = _run(program, _logits(1, scale), VITERBI)
+    monkeypatch.setattr("dolphin.provenance.winners._IN_CACHE", 40)  # several parts of a copy
+    runs = [_run(program, _logits(1, scale), VITERBI) for _ in range(2)]
+    assert copies == [6]  # one for each vertex that paths begin at
+    assert runs[1][0] == expected[0]
+    torch.testing.assert_close(runs[1][1:], expected[1:])
+
+
+def test_the_best_path_of_a_copy_is_explained(copies: list[int]) -> None:
+    logits = _logits(4).requires_grad_()
+    runs = [_likeliest(logits) for _ in range(3)]
+    assert copies == [6] and runs[2][0] == runs[0][0]
+
+
+def test_parts_that_differ_are_no_copies(copies: list[int]) -> None:
+    def run(probs: Tensor) -> tuple[Tensor, Tensor]:
+        probs = probs.clone().requires_grad_()
+        edges = dl.Distribution(probs, DIAMOND, exclusive=False, provenance=VITERBI)
+        paths = closure(edges).probs()
+        return paths.detach(), torch.autograd.grad(paths.sum(), probs)[0]
+
+    probs = torch.linspace(0.2, 0.9, 2 * len(DIAMOND), dtype=torch.float64).view(2, -1)
+    runs = [run(probs) for _ in range(3)]
+    assert copies == [1]
+    torch.testing.assert_close(runs[2], runs[0])
+
+
+def test_copies_have_the_same_others() -> None:
+    """Three rings of four; the second is combined with the same as the first, the third isn't."""
+    ring = np.arange(4)
+    sources = np.concatenate([ring, 4 + ring, 8 + ring])
+    group_of = np.concatenate([(ring + 1) % 4, 4 + (ring + 1) % 4, 8 + (ring + 1) % 4])
+    mixed = np.random.default_rng(0).permutation(12)  # symbols have any numbers
+    for others, count in (([0, 1, 2, 3] * 3, 3), ([0, 1, 2, 3] * 2 + [0, 1, 2, 4], 1)):
+        form = Recurrence(
+            mixed[sources], np.array(others), mixed[group_of], np.ones(12), False, [12]
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dolphin.execution.recurrences._LARGE", 1)
+            copies = form.copies
+        values = torch.arange(13.0)[:, None]
+        assert copies.count == count
+        torch.testing.assert_close(copies.by_symbol(copies.arranged(values)), values[:-1])
+        if count == 3:
+            own = copies.arranged(values).view(3, 5)[:, :4].long().numpy()
+            assert sorted(own.reshape(-1)) == list(range(12))
+            before = np.empty(12, dtype=int)
+            before[form.group_of] = form.sources
+            expected = own[:, copies.into.places[0]]
+            assert np.array_equal(before[own], expected)

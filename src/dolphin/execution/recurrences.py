@@ -6,6 +6,10 @@ A round of `union(edges, extend(paths, edges))` over n symbols is
 
 where T[g] itself takes part only if the step keeps its argument. Symbols are numbered as they
 appear: after round t those there are the first `sizes[t]`, and the others have no tag yet.
+
+The symbols may fall into parts that no combination connects and that have the same combinations,
+with the same others: a view of one graph for each origin, colour or digit that paths carry along.
+Of such *copies* one table of combinations serves all.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from torch import Tensor
 from dolphin.execution.indices import to_device
 
 _WASTE = 4  # how many times as many places as combinations a rectangle may have
+_LARGE = 2048  # combinations of a copy; smaller ones cost less as parts of a whole
 
 
 class Limit(NamedTuple):
@@ -59,6 +64,12 @@ class Recurrence:
     def out_of(self) -> Rectangle:
         """By source: where each leads, and with what."""
         return Rectangle.of(self.sources, self.group_of, self.others, self.n)
+
+    @functools.cached_property
+    def copies(self) -> Copies:
+        """Its copies; a single one if its parts are small, or not all equal."""
+        symbols = _aligned(self)
+        return Copies(np.arange(self.n)[None] if symbols is None else symbols, self)
 
     def with_own(self, fixed: np.ndarray, empty: int) -> tuple[np.ndarray, np.ndarray]:
         """`into` with what else a symbol has, which comes first: a constant (`fixed`), itself.
@@ -123,3 +134,83 @@ class Rectangle:
             places, others = (to_device(array, device) for array in both)
             cached = self._cut[key] = places, others
         return cached
+
+
+class Copies:
+    """A recursion as `count` copies of one with n symbols.
+
+    PathFinder on 18×18 blocks follows 9 views of its graph: their factors take a ninth of the
+    memory, and a forward pass 42 ms of CPU time instead of 60.
+
+    Values are stored by *slots*, copy by copy: n for its symbols, and one that stands for nothing.
+    `into` has the combinations of each copy, with places among its slots.
+    """
+
+    def __init__(self, symbols: np.ndarray, form: Recurrence) -> None:
+        self.count, self.n = symbols.shape
+        self._symbol_of = np.pad(symbols, ((0, 0), (0, 1)), constant_values=form.n).reshape(-1)
+        self._slot_of = np.empty(form.n + 1, dtype=np.int64)
+        self._slot_of[self._symbol_of] = np.arange(len(self._symbol_of))
+        self.into = form.into if self.count == 1 else self._first(form)
+        self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def _first(self, form: Recurrence) -> Rectangle:
+        here = self._slot_of[form.sources] < self.n
+        sources, results = (self._slot_of[each[here]] for each in (form.sources, form.group_of))
+        return Rectangle.of(results, sources, form.others[here], self.n)
+
+    def arranged(self, values: Tensor) -> Tensor:
+        """Values by slot; given are those of all symbols, and then that of nothing."""
+        if self.count == 1:
+            return values
+        return values.index_select(0, self._indices(values.device)[0])
+
+    def by_symbol(self, values: Tensor) -> Tensor:
+        """Values by symbol, without that of nothing."""
+        if self.count == 1:
+            return values[: self.n]
+        return values.index_select(0, self._indices(values.device)[1])
+
+    def _indices(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        cached = self._on.get(device)
+        if cached is None:
+            symbols, slots = (
+                to_device(self._symbol_of, device),
+                to_device(self._slot_of[:-1], device),
+            )
+            cached = self._on[device] = symbols, slots
+        return cached
+
+
+def _aligned(form: Recurrence) -> np.ndarray | None:
+    """(copies, symbols of each), equal ones in one column; None if there is one copy only."""
+    combinations = len(form.sources)
+    if combinations < 2 * _LARGE:
+        return None
+    names, part_of = np.unique(_parts(form), return_inverse=True)
+    count = len(names)
+    if count < 2 or combinations < count * _LARGE or combinations % count:
+        return None
+    order = np.lexsort((form.others, part_of[form.sources]))
+    sources, results, others = (
+        each[order].reshape(count, -1) for each in (form.sources, form.group_of, form.others)
+    )
+    both = np.concatenate([sources, results], axis=1)
+    _, first, column = np.unique(both[0], return_index=True, return_inverse=True)
+    symbols = both[:, first]
+    same = (others == others[0]).all() and np.array_equal(symbols[:, column], both)
+    return (
+        symbols if same and np.array_equal(np.sort(symbols, axis=None), np.arange(form.n)) else None
+    )
+
+
+def _parts(form: Recurrence) -> np.ndarray:
+    """For each symbol the least one that combinations connect it with."""
+    least, before = np.arange(form.n), None
+    while before is None or not np.array_equal(least, before):
+        before = least.copy()
+        lower = np.minimum(least[form.sources], least[form.group_of])
+        for ends in (form.sources, form.group_of):
+            np.minimum.at(least, least[ends], lower)
+        least = least[least]
+    return least

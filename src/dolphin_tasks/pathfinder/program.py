@@ -114,8 +114,11 @@ def _starts(
     """(place, digit, end) for every end and every digit of its number with one of these values."""
 
     def view(place: int, value: int) -> dl.Distribution:
-        fitting = dl.filter(ends, lambda end: _digit(number[end], place) == value)
-        return dl.apply(fitting, lambda end: (place, value, end))
+        return dl.apply_if(
+            ends,
+            lambda end: (place, value, end),
+            lambda end: _digit(number[end], place) == value,
+        )
 
     places = range(max(1, (len(number) - 1).bit_length()))
     return dl.union(*(view(place, value) for place in places for value in values))
