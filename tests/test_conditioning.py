@@ -348,6 +348,17 @@ def test_a_row_of_zeros_is_not_normalized(name, dtype):
     )
 
 
+@pytest.mark.parametrize("name", ["exact", "dtkp-wmc", "dtkp-am", "damp", "viterbi", "min-max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_can_not_be_keeps_its_gradient_when_it_is_normalized(name, dtype):
+    x = torch.tensor([[1.0], [0.3]], dtype=dtype, requires_grad=True)
+    d = dl.negate(dl.Distribution(x, [1], provenance=name)).normalized()
+    for result in (d, d.map(lambda s: s + 1)):
+        torch.testing.assert_close(result.probs(), torch.tensor([[0.0], [1.0]], dtype=dtype))
+        (gradient,) = torch.autograd.grad(result.probs().sum(), x, retain_graph=True)
+        torch.testing.assert_close(gradient, torch.tensor([[-1.0], [0.0]], dtype=dtype))
+
+
 NUMBERS = ["damp", "viterbi", "noisy-or", "min-max", "hamacher", "schweizer-sklar", "frank"]
 
 

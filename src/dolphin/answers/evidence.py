@@ -78,10 +78,10 @@ def normalised(d: Tagged) -> Tagged:
     possible = logs > IMPOSSIBLE
     logs = torch.where(possible, logs - whole, ZERO)
     # Plain numbers have gradients at 0, too; where all of them underflow, only logarithms work.
-    plain = some & (whole > flush(whole.dtype))
+    plain = whole > flush(whole.dtype)
     # A quotient's gradient is a difference of numbers as large as one over the divisor.
     precise = precisely(probs)
-    shares = precise / torch.where(plain, precise.sum(1, keepdim=True), 1.0)
+    shares = precise / torch.where(plain & some, precise.sum(1, keepdim=True), 1.0)
     shares = shares.to(logs.dtype)
     probs = torch.where(plain, shares, prob_of_log(logs))
     logs = torch.where(plain & possible, safe_log(shares), logs)

@@ -5,6 +5,7 @@ A program is a *text*: a script that anybody can run. The same text is executed 
 code with the library:
 
     generate.py    random programs, as text
+    endings.py     what is rare among them
     jets.py        numbers with derivatives
     diagrams.py    decision diagrams: exact probabilities
     semirings.py   every provenance by its definition

@@ -180,10 +180,18 @@ class Writer:
 
     # -- inputs ------------------------------------------------------------------------------------
 
-    def leaf(self, rows: int, columns: int, groups: list[list[int]], kind: str) -> str:
+    def leaf(
+        self,
+        rows: int,
+        columns: int,
+        groups: list[list[int]],
+        kind: str,
+        values: list[list[float]] | None = None,
+    ) -> str:
         name = f"x{self.leaves}"
         self.leaves += 1
-        values = [self.numbers_of(columns, groups, kind) for _ in range(rows)]
+        if values is None:
+            values = [self.numbers_of(columns, groups, kind) for _ in range(rows)]
         shown = ", ".join("[" + ", ".join(map(repr, row)) + "]" for row in values)
         dtype = self.dtype
         if dtype == "mixed":
@@ -336,7 +344,6 @@ class Writer:
 
 Kind = Callable[[Writer], None]
 KINDS: dict[str, tuple[int, int, Kind]] = {}
-RAGGED = 20  # every so many programs one ends with rows of different lengths that are negated
 FOCUSED = 4  # every so many programs one consists mostly of what is rare elsewhere
 
 
@@ -355,7 +362,7 @@ def kind(weight: int, focused: int | None = None) -> Callable[[Kind], Kind]:
 
 def generate(seed: int) -> Program:
     """The program of a seed."""
-    from fuzzing import language_operations, operations  # noqa: F401  (register the kinds)
+    from fuzzing import endings, language_operations, operations  # noqa: F401  (register the kinds)
 
     rng = random.Random(seed)
     provenance = rng.choices(list(PROVENANCES), list(PROVENANCES.values()))[0]
@@ -382,8 +389,7 @@ def generate(seed: int) -> Program:
     weights = [rare if focused else usual for usual, rare, _ in KINDS.values()]
     for name in rng.choices(list(KINDS), weights, k=rng.randint(1, 6)):
         KINDS[name][2](writer)
-    if seed % RAGGED == RAGGED - 1:
-        operations.negated_rows(writer)
+    endings.end(writer, seed, provenance)
     reads = rng.sample(
         ["log_probs", "prob_of", "argmax", "top", "nll", "bce", "rows", "trace", "expected",
          "entropy", "posterior", "most_likely", "apart", "func", "threads",

@@ -95,20 +95,6 @@ def negated(w: Writer) -> None:
         w.let("negate", f"dl.negate({d})", info)
 
 
-def negated_rows(w: Writer) -> None:
-    """Rows of different lengths, negated: places without a symbol stay nothing.
-
-    A sum over a row shows it, and what is drawn from it.
-    """
-    w.ragged_input(w.rows)
-    d = list(w.known)[-1]
-    k = w.rng.randint(1, 2)
-    if w.rng.random() < 0.5:
-        w.let("negate rows", f"dl.sample(dl.negate({d}), {k})", Info(w.rows, k))
-    else:
-        w.let("negate rows", f"dl.normalized(dl.negate({d}))", w.known[d])
-
-
 @kind(3)
 def sampled(w: Writer) -> None:
     d = w.some("int", "any")
