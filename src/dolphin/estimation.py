@@ -16,7 +16,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import torch
@@ -37,12 +37,23 @@ from dolphin.symbolic.tables import SymbolTable
 
 Method = Literal["indecater", "reinforce", "ised"]
 Outcome = Literal["auto", "number", "symbol"]
+R = TypeVar("R")
 
 
+# fmt: off
+@overload
+def estimate(function: Callable[..., Any], *distributions: Distribution[Any], samples: int = 16, method: Method = "indecater", outcome: Literal["number"], generator: torch.Generator | None = None, cache: bool = True) -> Tensor: ...  # noqa: E501
+@overload
+def estimate(function: Callable[..., R], *distributions: Distribution[Any], samples: int = 16, method: Method = "indecater", outcome: Literal["symbol"], generator: torch.Generator | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+@overload
+def estimate(function: Callable[..., float], *distributions: Distribution[Any], samples: int = 16, method: Method = "indecater", outcome: Outcome = "auto", generator: torch.Generator | None = None, cache: bool = True) -> Tensor: ...  # noqa: E501  # pyright: ignore[reportOverlappingOverload] (numbers first)
+@overload
+def estimate(function: Callable[..., R], *distributions: Distribution[Any], samples: int = 16, method: Method = "indecater", outcome: Outcome = "auto", generator: torch.Generator | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+# fmt: on
 @eager
 def estimate(
     function: Callable[..., Any],
-    *distributions: Distribution,
+    *distributions: Distribution[Any],
     samples: int = 16,
     method: Method = "indecater",
     outcome: Outcome = "auto",

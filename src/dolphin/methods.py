@@ -30,6 +30,7 @@ from dolphin.execution.tagged import Function, Holder, operand
 from dolphin.inputs.arguments import count
 from dolphin.inputs.checks import asked_symbols
 from dolphin.reading import Match, prob_of, read
+from dolphin.symbolic.chance import Outcome
 from dolphin.symbolic.surroundings import numbers_are_read
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ class Methods(Holder, Generic[S_co]):
 
     # fmt: off
     @overload
-    def apply(self, f: Callable[[S_co], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply(self, f: Callable[[S_co], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply(self, d2: Distribution[A], f: Callable[[S_co, A], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply(self, d2: Distribution[A], f: Callable[[S_co, A], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., R], /, *rest: Distribution[Any] | Callable[..., R], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Outcome[R]], /, *rest: Distribution[Any] | Callable[..., Outcome[R]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     # fmt: on
     @eager
     def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
@@ -66,22 +67,26 @@ class Methods(Holder, Generic[S_co]):
 
     @eager
     def map(
-        self, function: Callable[[S_co], R], *, where: Mask | None = None, cache: bool = True
+        self,
+        function: Callable[[S_co], Outcome[R]],
+        *,
+        where: Mask | None = None,
+        cache: bool = True,
     ) -> Distribution[R]:
         """`d.map(f)` is `dolphin.apply(d, f)`."""
         return self._of(applied((self, function), where, cache))
 
     # fmt: off
     @overload
-    def apply_if(self, f: Callable[[S_co], R], cond: Callable[[S_co], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, f: Callable[[S_co], Outcome[R]], cond: Callable[[S_co], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], R], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], Outcome[R]], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], R], cond: Callable[[S_co, A], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], f: Callable[[S_co, A], Outcome[R]], cond: Callable[[S_co, A], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], Outcome[R]], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], R], cond: Callable[[S_co, A, B], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], Outcome[R]], cond: Callable[[S_co, A, B], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
     def apply_if(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
     # fmt: on
@@ -108,6 +113,10 @@ class Methods(Holder, Generic[S_co]):
         """`d1.union(d2, ...)`: see `dolphin.union`."""
         return self._of(united((self, *others)))
 
+    @overload
+    def negate(self, among: None = None) -> Distribution[S_co]: ...
+    @overload
+    def negate(self, among: Iterable[T]) -> Distribution[T]: ...
     @eager
     def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
         """`d.negate()`: see `dolphin.negate`."""

@@ -17,6 +17,7 @@ from dolphin.execution.selecting import Mask, among
 from dolphin.execution.tagged import Function, operand
 from dolphin.inputs.checks import asked_symbols
 from dolphin.reading import read
+from dolphin.symbolic.chance import Outcome
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -28,17 +29,17 @@ S = TypeVar("S")
 
 # fmt: off
 @overload
-def apply(d1: Distribution[A], f: Callable[[A], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], f: Callable[[A], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], f: Callable[..., R], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], f: Callable[..., Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], d6: Distribution[Any], more: Distribution[Any] | Callable[..., R], /, *rest: Distribution[Any] | Callable[..., R], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], d6: Distribution[Any], more: Distribution[Any] | Callable[..., Outcome[R]], /, *rest: Distribution[Any] | Callable[..., Outcome[R]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 # fmt: on
 @eager
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
@@ -70,17 +71,17 @@ Keys3 = tuple[Callable[[A], Any], Callable[[B], Any], Callable[[C], Any]]
 
 # fmt: off
 @overload
-def apply_if(d1: Distribution[A], f: Callable[[A], R], cond: Callable[[A], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], f: Callable[[A], Outcome[R]], cond: Callable[[A], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], R], /, *, on: Keys[A, B], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], /, *, on: Keys[A, B], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], R], cond: Callable[[A, B], bool], /, *, on: Keys[A, B] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], cond: Callable[[A, B], bool], /, *, on: Keys[A, B] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], R], /, *, on: Keys3[A, B, C], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], /, *, on: Keys3[A, B, C], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], R], cond: Callable[[A, B, C], bool], /, *, on: Keys3[A, B, C] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], cond: Callable[[A, B, C], bool], /, *, on: Keys3[A, B, C] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], R], cond: Callable[[A, B, C, D], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], Outcome[R]], cond: Callable[[A, B, C, D], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
 def apply_if(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
 # fmt: on
@@ -149,8 +150,12 @@ def union(*distributions: Distribution[S]) -> Distribution[S]:
     return distribution_of(united(distributions))
 
 
+@overload
+def negate(distribution: Distribution[S], among: None = None) -> Distribution[S]: ...
+@overload
+def negate(distribution: Distribution[Any], among: Iterable[S]) -> Distribution[S]: ...
 @eager
-def negate(distribution: Distribution[S], among: Iterable[Any] | None = None) -> Distribution[Any]:
+def negate(distribution: Distribution[Any], among: Iterable[Any] | None = None) -> Any:
     """The same symbols with negated tags: the probability that each of them does *not* hold.
 
     A provenance without negation is refused. Gradients are those of its negation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsAbs, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, SupportsAbs, TypeVar, cast, overload
 
 from dolphin.execution.eager import eager
 from dolphin.execution.run import applied
@@ -29,6 +29,26 @@ if TYPE_CHECKING:
 S_co = TypeVar("S_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class SupportsTrueDiv(Protocol[T_contra, R_co]):
+    """Symbols that can be divided."""
+
+    def __truediv__(self, other: T_contra, /) -> R_co: ...
+
+
+class SupportsFloorDiv(Protocol[T_contra, R_co]):
+    """Symbols that can be divided without a remainder."""
+
+    def __floordiv__(self, other: T_contra, /) -> R_co: ...
+
+
+class SupportsNeg(Protocol[R_co]):
+    """Symbols that have a negative."""
+
+    def __neg__(self) -> R_co: ...
 
 
 class Operators(Methods[S_co]):
@@ -50,12 +70,18 @@ class Operators(Methods[S_co]):
         self: Operators[SupportsAdd[T, R]], other: Distribution[T] | T
     ) -> Distribution[R]: ...
     @overload
+    def __add__(
+        self: Operators[T], other: Distribution[SupportsRAdd[T, R]] | SupportsRAdd[T, R]
+    ) -> Distribution[R]: ...
+    @overload
     def __add__(self, other: Any) -> Distribution[Any]: ...
     def __add__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.add, other)
 
     @overload
     def __radd__(self: Operators[SupportsRAdd[T, R]], other: T) -> Distribution[R]: ...
+    @overload
+    def __radd__(self: Operators[T], other: SupportsAdd[T, R]) -> Distribution[R]: ...
     @overload
     def __radd__(self, other: Any) -> Distribution[Any]: ...
     def __radd__(self, other: Any) -> Distribution[Any]:
@@ -66,12 +92,18 @@ class Operators(Methods[S_co]):
         self: Operators[SupportsSub[T, R]], other: Distribution[T] | T
     ) -> Distribution[R]: ...
     @overload
+    def __sub__(
+        self: Operators[T], other: Distribution[SupportsRSub[T, R]] | SupportsRSub[T, R]
+    ) -> Distribution[R]: ...
+    @overload
     def __sub__(self, other: Any) -> Distribution[Any]: ...
     def __sub__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.sub, other)
 
     @overload
     def __rsub__(self: Operators[SupportsRSub[T, R]], other: T) -> Distribution[R]: ...
+    @overload
+    def __rsub__(self: Operators[T], other: SupportsSub[T, R]) -> Distribution[R]: ...
     @overload
     def __rsub__(self, other: Any) -> Distribution[Any]: ...
     def __rsub__(self, other: Any) -> Distribution[Any]:
@@ -82,6 +114,10 @@ class Operators(Methods[S_co]):
         self: Operators[SupportsMul[T, R]], other: Distribution[T] | T
     ) -> Distribution[R]: ...
     @overload
+    def __mul__(
+        self: Operators[T], other: Distribution[SupportsRMul[T, R]] | SupportsRMul[T, R]
+    ) -> Distribution[R]: ...
+    @overload
     def __mul__(self, other: Any) -> Distribution[Any]: ...
     def __mul__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.mul, other)
@@ -89,16 +125,30 @@ class Operators(Methods[S_co]):
     @overload
     def __rmul__(self: Operators[SupportsRMul[T, R]], other: T) -> Distribution[R]: ...
     @overload
+    def __rmul__(self: Operators[T], other: SupportsMul[T, R]) -> Distribution[R]: ...
+    @overload
     def __rmul__(self, other: Any) -> Distribution[Any]: ...
     def __rmul__(self, other: Any) -> Distribution[Any]:
         return self._reflected(operator.mul, other)
 
+    @overload
+    def __truediv__(
+        self: Operators[SupportsTrueDiv[T, R]], other: Distribution[T] | T
+    ) -> Distribution[R]: ...
+    @overload
+    def __truediv__(self, other: Any) -> Distribution[Any]: ...
     def __truediv__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.truediv, other)
 
     def __rtruediv__(self, other: Any) -> Distribution[Any]:
         return self._reflected(operator.truediv, other)
 
+    @overload
+    def __floordiv__(
+        self: Operators[SupportsFloorDiv[T, R]], other: Distribution[T] | T
+    ) -> Distribution[R]: ...
+    @overload
+    def __floordiv__(self, other: Any) -> Distribution[Any]: ...
     def __floordiv__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.floordiv, other)
 
@@ -110,12 +160,18 @@ class Operators(Methods[S_co]):
         self: Operators[SupportsMod[T, R]], other: Distribution[T] | T
     ) -> Distribution[R]: ...
     @overload
+    def __mod__(
+        self: Operators[T], other: Distribution[SupportsRMod[T, R]] | SupportsRMod[T, R]
+    ) -> Distribution[R]: ...
+    @overload
     def __mod__(self, other: Any) -> Distribution[Any]: ...
     def __mod__(self, other: Any) -> Distribution[Any]:
         return self._binary(operator.mod, other)
 
     @overload
     def __rmod__(self: Operators[SupportsRMod[T, R]], other: T) -> Distribution[R]: ...
+    @overload
+    def __rmod__(self: Operators[T], other: SupportsMod[T, R]) -> Distribution[R]: ...
     @overload
     def __rmod__(self, other: Any) -> Distribution[Any]: ...
     def __rmod__(self, other: Any) -> Distribution[Any]:
@@ -127,7 +183,7 @@ class Operators(Methods[S_co]):
     def __rpow__(self, other: Any) -> Distribution[Any]:
         return self._reflected(operator.pow, other)
 
-    def __neg__(self) -> Distribution[Any]:
+    def __neg__(self: Operators[SupportsNeg[R]]) -> Distribution[R]:
         return self.map(cast("Any", operator.neg))
 
     def __abs__(self: Operators[SupportsAbs[R]]) -> Distribution[R]:

@@ -145,3 +145,10 @@ digits.detach(True)  # wrong
 digits.rows(0)  # wrong
 digits.symbols()  # wrong
 digits.batch  # wrong
+dl.reduce(lambda x, y: x + y.upper(), [digits, digits])  # wrong
+dl.reduce(str.join, [digits, digits])  # wrong
+-digits.map(str)  # wrong
+quotient: Distribution[str] = digits / 2  # wrong
+others: Distribution[int] = digits.negate(among="ab")  # wrong
+drawn: Distribution[str] = digits.map(lambda x: dl.weighted({x: 1.0}))  # wrong
+mean: Distribution[int] = dl.estimate(add, digits, digits)  # wrong

@@ -16,6 +16,7 @@ from dolphin.inputs.arguments import items
 from dolphin.operations import apply
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.tensors import TensorProvenance
+from dolphin.symbolic.chance import Outcome
 from dolphin.symbolic.surroundings import surroundings
 
 R = TypeVar("R")
@@ -24,9 +25,9 @@ S = TypeVar("S")
 
 # fmt: off
 @overload
-def reduce(function: Callable[[S, S], S], distributions: Iterable[Distribution[S]], *, cache: bool = True) -> Distribution[S]: ...  # noqa: E501
+def reduce(function: Callable[[S, S], Outcome[S]], distributions: Iterable[Distribution[S]], *, cache: bool = True) -> Distribution[S]: ...  # noqa: E501
 @overload
-def reduce(function: Callable[[Any, Any], R], distributions: Iterable[Distribution[Any]], *, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def reduce(function: Callable[[Any, S], Outcome[R]], distributions: Iterable[Distribution[S]], *, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 # fmt: on
 @eager
 def reduce(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,10 @@ class Traced(nn.Module):
         self.kind: Kind = "logits" if logits else "probs"
         self.evaluate = evaluate  # for algebras that compile the whole program
         self._prepare(torch.device("cpu"))
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *numbers: Tensor) -> Tensor: ...
 
     def _prepare(self, device: torch.device) -> None:
         """Create all index tensors on `device` now, before anything is compiled."""

@@ -15,7 +15,7 @@ import numbers
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, SupportsFloat, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class Weighted(Generic[S]):
         pairs = zip(self.outcomes, self.weights, strict=True)
         shown = ", ".join(f"{shorten(o, 40)}: {shorten(w, 40)}" for o, w in pairs)
         return f"weighted({{{shown}}})"
+
+
+Outcome: TypeAlias = S | Weighted[S]
+"""What a user function returns: a symbol, or one of several at random."""
 
 
 def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
