@@ -10,6 +10,9 @@ code with the library:
     diagrams.py    decision diagrams: exact probabilities
     semirings.py   every provenance by its definition
     reference.py   distributions and operations by their definitions
-    check.py       runs a program both ways and compares whatever can be read of the result
+    running.py     runs a program both ways
+    comparing.py   compares numbers and derivatives
+    readings.py    compares whatever else can be read of the result
+    check.py       all of that for one program
     shrink.py      the smallest program that still fails
 """
