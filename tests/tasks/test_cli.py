@@ -61,6 +61,13 @@ def test_tasks_have_help_on_every_option(task, capsys):
     assert task in capsys.readouterr().out
 
 
+def test_help_does_not_mention_none(capsys):
+    assert status("train", "sum", "--help") == status("report", "--help") == 0
+    printed = capsys.readouterr().out
+    assert "None" not in printed and "(default: )" not in printed
+    assert "--data-dir PATH" in printed and "(default: 10)" in printed
+
+
 def test_list_of_tasks_fits_a_terminal(capsys):
     assert status("train", "--help") == 0
     printed = capsys.readouterr().out.splitlines()

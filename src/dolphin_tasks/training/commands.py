@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 import tyro
@@ -38,14 +39,14 @@ COLUMNS = 80
 
 def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
     """Options from the command line. Mistakes end the program with a message and status 2."""
-    listed = _own_options_first(options) if issubclass(options, TrainConfig) else options
+    listed = _listed(options)
     known: dict[str, Any] = {} if default is None else {"default": listed(**vars(default))}
     found = tyro.cli(listed, prog=f"dolphin {command}", args=arguments, **known)
     return options(**vars(found))
 
 
-def _own_options_first(options: type[Any]) -> type[Any]:
-    """The same options in another order: a task's own come before those that all tasks have."""
+def _listed(options: type[Any]) -> type[Any]:
+    """The same options as the help lists them: a task's own before those that all tasks have."""
     fields: dict[str, Any] = options.__dataclass_fields__
     shared = {field.name for field in dataclasses.fields(TrainConfig)}
     ordered = dict(sorted(fields.items(), key=lambda item: item[0] in shared))
@@ -55,12 +56,23 @@ def _own_options_first(options: type[Any]) -> type[Any]:
         "__module__": options.__module__,
         "__dataclass_fields__": ordered,
         "__annotations__": {
-            name: Annotated[hints[name], tyro.conf.arg(help=texts[name])]
-            for name in ordered
-            if name in texts
+            name: _described(hints[name], texts[name]) for name in ordered if name in texts
         },
     }
     return type(options.__name__, (options,), members)
+
+
+def _described(hint: Any, text: str) -> Any:
+    """The type of an option with its help; None, which the text explains, is not mentioned."""
+    given: dict[str, Any] = {"help": text, "help_behavior_hint": _default}
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    if get_origin(hint) is UnionType and len(kinds) == 1 and isinstance(kinds[0], type):
+        given["metavar"] = kinds[0].__name__.upper()
+    return Annotated[hint, tyro.conf.arg(**given)]
+
+
+def _default(value: str) -> str:
+    return "" if value in ("None", "") else f"(default: {value})"
 
 
 def option_texts(options: type[Any]) -> dict[str, str]:
