@@ -7,7 +7,14 @@ import functools
 import re
 import subprocess
 import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+import torch
+
+import dolphin as dl
 
 SOURCES = Path(__file__).parent.parent / "src"
 
@@ -200,6 +207,50 @@ def test_the_map_is_the_tree():
         if library and last != "__main__":
             tree.setdefault(package, set()).add(last)
     assert mapped() == tree
+
+
+def entered(call: Callable[[], object]) -> set[str]:
+    """The modules of the library whose functions a call enters."""
+    found = set()
+
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(SOURCES / "dolphin"):
+            found.add(".".join(path.relative_to(SOURCES / "dolphin").with_suffix("").parts))
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def smaller(x: int, y: int) -> int:
+    return x if x < y else y
+
+
+@pytest.mark.parametrize(
+    ("operation", "provenance", "most"),
+    [
+        (lambda x, y: dl.apply(x, y, smaller), "damp", 14),
+        (lambda x, y: dl.union(x, y), "dtkp-am", 15),
+    ],
+    ids=["apply", "union"],
+)
+def test_an_operation_is_read_in_few_files(operation, provenance, most):
+    """Those that CONTRIBUTING.md walks through, where the plan is known."""
+    files: set[str] = set()
+    for _ in range(2):
+        with dl.using(provenance):
+            x, y = (dl.Distribution(torch.rand(2, 3).softmax(1), range(n, n + 3)) for n in (0, 1))
+        files = entered(functools.partial(operation, x, y))
+    text = (SOURCES.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = text.partition("### One `apply`")[2].partition("| to add")[0]
+    named = {name.rpartition(".")[2] for name in files}
+    assert {name for name in named if not re.search(rf"\b{name}\b", told)} == set()
+    assert f"These are {most}" in told
+    assert len(files) == most, sorted(files)
 
 
 def test_the_guide_of_provenances_names_every_file():

@@ -22,10 +22,10 @@ from dolphin.symbolic.libraries import (
     of_library,
     stateless,
 )
-from dolphin.symbolic.library_state import everywhere
 from dolphin.symbolic.marks import Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
+from dolphin.symbolic.trails import everywhere
 from dolphin.symbolic.values import (
     APPENDING,
     FLAT,

@@ -38,12 +38,6 @@ class LibraryState(NamedTuple):
 PLAIN = LibraryState(None)
 
 
-def everywhere() -> Hashable:
-    """Settings that any code depends on: how deep it may recurse, how numbers are written."""
-    numeric = locale.setlocale(locale.LC_NUMERIC)
-    return (sys.getrecursionlimit(), sys.get_int_max_str_digits(), numeric)
-
-
 def state_of_library(module: str) -> LibraryState:
     """The present state of the library that a module belongs to.
 

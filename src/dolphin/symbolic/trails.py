@@ -8,8 +8,10 @@ the object found there: as long as the same objects are in the same places, noth
 from __future__ import annotations
 
 import abc
+import locale
+import sys
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import is_
 from typing import Any
 
@@ -19,7 +21,6 @@ from dolphin.symbolic.libraries import is_library_function, of_library
 from dolphin.symbolic.library_state import (
     PLAIN,
     LibraryState,
-    everywhere,
     state_of_class,
     state_of_library,
 )
@@ -31,6 +32,12 @@ _MOST_PLACES = 500
 _KEYS = type({}.keys())
 # Members of a class that lead nowhere: fields and slots.
 _FIELDS = (TUPLE_FIELD, types.MemberDescriptorType, types.GetSetDescriptorType, type(None))
+
+
+def everywhere() -> Hashable:
+    """Settings that any code depends on: how deep it may recurse, how numbers are written."""
+    numeric = locale.setlocale(locale.LC_NUMERIC)
+    return (sys.getrecursionlimit(), sys.get_int_max_str_digits(), numeric)
 
 
 class Trail:
