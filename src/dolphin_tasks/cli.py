@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 USAGE = """\
@@ -105,5 +107,11 @@ def _drop_output() -> None:
 
 
 def _fail(message: str) -> int:
-    sys.stderr.write(f"dolphin: {message}\n")
+    lines = f"dolphin: {message}".split("\n")
+    if sys.stderr.isatty():  # a terminal would break words
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
+        )
+        lines = map(wrapper.fill, lines)
+    sys.stderr.write("\n".join(lines) + "\n")
     return 2

@@ -152,6 +152,17 @@ def test_mistakes_are_answered_with_a_message(arguments, words, capsys):
     assert "Traceback" not in text
 
 
+def test_messages_break_between_words_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert status("data", "som") == 2
+    whole = capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert status("data", "som") == 2
+    broken = capsys.readouterr().err
+    assert broken.split() == whole.split() and max(map(len, whole.splitlines())) > 40
+    assert max(map(len, broken.splitlines())) <= 40
+
+
 def test_an_unfinished_or_damaged_run(tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()

@@ -15,7 +15,7 @@ from rich.text import Text
 from dolphin_tasks.training.table import State, Table, duration
 
 PLAIN_SECONDS = 30.0  # between two lines where there is no terminal
-_ECHO = "^C "  # what a terminal writes on Ctrl-C: a line that it breaks can't be redrawn
+_ECHO = "^C^C "  # what a terminal writes on Ctrl-C: a line that it breaks can't be redrawn
 _LEAST_BAR = 10  # characters
 WARM_UP = 5  # steps that are slower than others: plans are built, memory is allocated
 
