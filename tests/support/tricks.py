@@ -10,7 +10,7 @@ from typing import Any
 
 import dolphin as dl
 
-LAYOUTS = ("shared", "rows", "program")
+LAYOUTS = ("shared", "rows", "program", "batched")
 
 
 class Trick:
@@ -49,6 +49,9 @@ class Trick:
         d = dl.Distribution([0.5, 0.5], self.symbols)
         if layout == "shared":
             return list(d.map(f).symbols)
+
+        if layout == "batched":
+            return list(dl.batched(lambda d: d.map(f))(d).symbols)
 
         @dl.program
         def chosen(d):

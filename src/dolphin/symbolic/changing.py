@@ -3,8 +3,9 @@
 A function may call the methods of a symbol and read its attributes. Numbers, strings and tuples of
 them never change. Objects of user classes may: in place, or because their methods read something
 that changes. Frozen dataclasses, named tuples and enum members with plain contents don't change, so
-only their classes are checked, each time. For all others nothing is remembered, unless they were
-declared pure.
+only their classes are checked, each time; where equal ones may differ (`field(compare=False)`, an
+`__eq__` of their own) their contents are, too. For all others nothing is remembered, unless they
+were declared pure.
 """
 
 from __future__ import annotations
@@ -113,12 +114,17 @@ def _fixed(symbol: Any, classes: dict[type, None]) -> bool:
         return True
     if isinstance(symbol, (tuple, frozenset)) and not getattr(symbol, "__dict__", None):
         if cls not in (tuple, frozenset):
+            if cls.__eq__ not in (tuple.__eq__, frozenset.__eq__):  # equal ones may differ
+                return False
             classes[cls] = None
         return all(is_plain(member) or _fixed(member, classes) for member in symbol)
     params = getattr(cls, "__dataclass_params__", None)
     if params is not None and params.frozen:
         classes[cls] = None
-        names = [field.name for field in dataclasses.fields(cls)]
+        fields = dataclasses.fields(cls)
+        if not params.eq or not all(field.compare for field in fields):  # equal ones may differ
+            return False
+        names = [field.name for field in fields]
         values = [getattr(symbol, name) for name in names]
         whole = set(getattr(symbol, "__dict__", ())) <= set(names)
         return whole and all(is_plain(value) or _fixed(value, classes) for value in values)

@@ -13,7 +13,7 @@ from typing import Any
 from dolphin.symbolic.bytecode import Use
 from dolphin.symbolic.libraries import is_library_function, of_library, reads_settings, stateless
 from dolphin.symbolic.marks import Code, Same
-from dolphin.symbolic.values import TUPLE_FIELD, Values
+from dolphin.symbolic.values import TUPLE_FIELD, WRAPPERS, Values
 
 # Parts of a class that don't decide what its methods return.
 ABOUT_CLASSES = frozenset(
@@ -98,7 +98,7 @@ class Classes(Values):
                 continue
             if name in ABOUT_CLASSES:
                 continue
-            if is_enum and not _is_written(member):
+            if is_enum and _made_by_enum(name, member, cls):
                 continue
             if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                 continue
@@ -111,6 +111,8 @@ class Classes(Values):
             for name, member in vars(cls)["_member_map_"].items():
                 own = {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
                 parts.append((name, self.value(member._value_, use), self.value(own, use)))
+            by_value = vars(cls).get("_value2member_map_", {})
+            parts += [(self.value(value, use), Same(member)) for value, member in by_value.items()]
         fields = dataclasses.fields(cls) if made else ()
         parts += [
             (field.name, self.value(default, use))
@@ -135,13 +137,16 @@ def registrations(cls: type) -> Hashable:
     return abc.get_cache_token() if isinstance(cls, abc.ABCMeta) else None
 
 
-def _is_written(member: Any) -> bool:
-    """Whether a member of an enum class is user code."""
+def _made_by_enum(name: str, member: Any, cls: Any) -> bool:
+    """Whether `enum` put this into an enum class: its members, and how it finds them."""
+    if name in cls._member_map_ or name == "__new__":
+        return True
     if isinstance(member, (staticmethod, classmethod)):
         member = member.__func__
-    if type(member) is property:
-        member = member.fget
-    return isinstance(member, types.FunctionType) and not is_library_function(member)
+    if isinstance(member, types.FunctionType):
+        return is_library_function(member)
+    sunder = name.startswith("_") and name.endswith("_") and not name.startswith("__")
+    return sunder or isinstance(member, WRAPPERS)
 
 
 def _generated(member: Any) -> types.FunctionType | None:

@@ -22,9 +22,11 @@ from dolphin.symbolic.libraries import (
     of_library,
     stateless,
 )
+from dolphin.symbolic.library_state import error_handlers
 from dolphin.symbolic.marks import Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
+from dolphin.symbolic.reach import is_foreign
 from dolphin.symbolic.trails import everywhere
 from dolphin.symbolic.values import (
     APPENDING,
@@ -35,7 +37,6 @@ from dolphin.symbolic.values import (
     TUPLE_FIELD,
     VALUES,
     WRAPPERS,
-    Slot,
     current,
 )
 
@@ -46,19 +47,23 @@ _ORDINARY_LOOKUP = (object.__getattribute__, types.SimpleNamespace.__getattribut
 class Reader(Classes):
     """One walk over everything that a function reads. `reasons` says why it has no key."""
 
-    def __init__(self, slot: Slot | None = None) -> None:
-        super().__init__(slot)
-        self._ends: list[Any] = []  # what chains of attributes lead to
-        self._compares = False  # whether two of them may be compared by `is`
-
     # -- functions ---------------------------------------------------------------------------------
 
     def identity(self, function: Any) -> Hashable:
         """The key of a function that was passed to an operation."""
         key = self._function(function)
-        places: dict[int, int] = {}
-        equal = (places.setdefault(id(end), len(places)) for end in self._ends)
-        return (everywhere(), key, tuple(equal) if self._compares else None)
+        if self._compares and not self.reasons:  # once more, by which of equal values each is
+            self.start(apart=True)
+            key = self._function(function)
+        return (everywhere(), key, self._handlers() if self._encodes else None)
+
+    def _handlers(self) -> Hashable:
+        """What encodes in the place of characters that can't be: users may replace it."""
+        use = Use("global", "a handler of encoding errors", ())
+        return tuple(
+            (name, self.value(handler, use) if is_foreign(handler) else Same(handler))
+            for name, handler in error_handlers(self._texts)
+        )
 
     def _function(self, function: Any) -> Hashable:
         use = Use("global", getattr(function, "__name__", type(function).__name__), ())
@@ -85,13 +90,14 @@ class Reader(Classes):
         uses = uses_of(code)
         self._check(function, uses, bound)
         self._compares |= uses.compares
+        self._encodes |= uses.encodes
+        self._texts |= uses.texts
         names = (function.__name__, function.__qualname__, function.__doc__)
         parts = [self._use(use, function, bound) for use in uses.chains]
         if bound is not NOTHING and "super" in code.co_names:
             parts.append(self._parents(code, bound))
         whole = Use("global", function.__name__, ())
         if function.__defaults__ or function.__kwdefaults__:
-            self._ends += function.__defaults__ or ()
             parts.append(self.value((function.__defaults__, function.__kwdefaults__), whole))
         if function.__dict__:
             own = {k: v for k, v in function.__dict__.items() if k != "__wrapped__"}
@@ -175,10 +181,7 @@ class Reader(Classes):
     def _follow(self, value: Any, use: Use, depth: int) -> Hashable:
         """The key of what a chain leads to, from `value` after `depth` attributes."""
         if depth == len(use.chain):
-            if use.stored:
-                return self._unknown(f"assigns an attribute of `{use.text()}`")
-            self._ends.append(value)
-            return self.value(value, use)
+            return self._end(value, use)
         if is_declared(value):
             return Same(value)
         place = self._place(value)
@@ -202,6 +205,13 @@ class Reader(Classes):
         if cls is contextvars.ContextVar and name == "get":
             return (Same(value), self.value(current(value), use, depth))
         return self._of_object(value, use, depth)
+
+    def _end(self, value: Any, use: Use) -> Hashable:
+        if use.stored:
+            return self._unknown(f"assigns an attribute of `{use.text()}`")
+        if type(value) is str:
+            self._texts.add(value)
+        return self.value(value, use)
 
     def _of_module(self, module: types.ModuleType, use: Use, depth: int) -> Hashable:
         name = use.chain[depth]

@@ -27,6 +27,13 @@ COMPLEX_NAN = complex(math.nan, math.nan)
 DECIMAL_NAN = decimal.Decimal("nan")
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
 _FLAT = SCALARS | {float}
+_NUMBERS: tuple[Any, ...] = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+)  # whose subclasses hold more than attributes
 # Of these types and no other, equal objects are alike: 1 equals True, but True is not here.
 _UNMISTAKABLE = frozenset({int, str, bytes, type(None)})
 # Libraries whose objects compare with anything, by all that they hold.
@@ -48,6 +55,8 @@ def kind(symbol: Any) -> Any:
     if cls is float:
         return (float, math.copysign(1.0, symbol)) if symbol == 0.0 else float
     if isinstance(symbol, tuple):
+        if cls.__eq__ is not tuple.__eq__:  # which may leave members out
+            return (cls, *((kind(member), member) for member in tuple.__iter__(symbol)))
         return (cls, *map(kind, symbol))
     if isinstance(symbol, frozenset):
         return (cls, frozenset((kind(member), member) for member in symbol))
@@ -69,6 +78,7 @@ def _attributes(symbol: Any) -> Iterator[Any]:
             if isinstance(member, types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     items.append((name, member.__get__(symbol)))
+    items += [("", base.__repr__(symbol)) for base in _NUMBERS if isinstance(symbol, base)]
     for name, value in items:
         try:
             hash(value)

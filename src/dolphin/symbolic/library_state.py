@@ -4,14 +4,17 @@ The code of a library counts by identity: it is trusted to compute results from 
 things can still change underneath it: settings (print options, the precision of decimals, the time
 zone), and names that somebody patches (a method of `fractions.Fraction`). `state_of_library` gives
 a key that differs after either. Patches are noticed in the package of the function that is called,
-and in the classes named there, not in all that those call in turn.
+in the classes named there, and in what its code reads in turn (`reach`).
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import copy
 import copyreg
 import decimal
+import importlib
 import itertools
 import locale
 import os
@@ -25,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dolphin.symbolic.bounded import register
-from dolphin.symbolic.libraries import is_library_function, of_library
+from dolphin.symbolic.reach import Reach, can_be_patched, is_foreign, reach_of
 
 
 class LibraryState(NamedTuple):
@@ -36,6 +39,17 @@ class LibraryState(NamedTuple):
 
 
 PLAIN = LibraryState(None)
+
+
+Library = str | type | types.FunctionType
+"""A library by its name, or a class or function of one."""
+
+
+def state_of(library: Library) -> LibraryState:
+    """The settings and patches that a library, or a part of it, depends on."""
+    if isinstance(library, str):
+        return state_of_library(library)
+    return state_of_class(library) if isinstance(library, type) else state_of_function(library)
 
 
 def state_of_library(module: str) -> LibraryState:
@@ -49,22 +63,41 @@ def state_of_library(module: str) -> LibraryState:
     (True, True)
     """
     root = module.partition(".")[0]
-    return _together(root, _names_of(root, lambda: _scopes(root)))
+    return _together(root, _names_of(root))
 
 
 def state_of_class(cls: type) -> LibraryState:
-    """The same for one class of a library, which is cheaper than for all of it."""
+    """The same for one class of a library, and all that its code reads."""
     root = cls.__module__.partition(".")[0]
-    return _together(root, _names_of(cls, lambda: [vars(cls)] if can_be_patched(cls) else []))
+    return _together(root, reach_of(cls) if can_be_patched(cls) else None)
 
 
-def _together(root: str, names: _Names | None) -> LibraryState:
+def state_of_function(function: types.FunctionType) -> LibraryState:
+    """The patches in what the code of a library's function reads, whatever library that is in."""
+    reach = reach_of(function)
+    return LibraryState(reach.version, reach.foreign)
+
+
+def _together(root: str, names: _Names | Reach | None) -> LibraryState:
     settings = _SETTINGS.get(root)
     if settings is None:
         return PLAIN if names is None else LibraryState(names.version, names.foreign)
     if names is None:
         return LibraryState(settings())
     return LibraryState((settings(), names.version), names.foreign)
+
+
+def error_handlers(texts: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+    """Which of these texts name handlers of encoding errors, and the handlers, which may change.
+
+    >>> [name for name, _ in error_handlers(["ignore", "no handler"])]
+    ['ignore']
+    """
+    found = []
+    for text in sorted(texts):
+        with contextlib.suppress(LookupError, ValueError, UnicodeError):
+            found.append((text, codecs.lookup_error(text)))
+    return tuple(found)
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -95,7 +128,9 @@ def _of_torch() -> Hashable:
 
 def _of_clocks() -> Hashable:
     names = locale.setlocale(locale.LC_TIME)  # of days and months
-    return (os.environ.get("TZ"), time.tzname, time.timezone, names)
+    parsing = vars(importlib.import_module("_strptime")).get  # compiled code calls these
+    parsers = (parsing("_strptime_datetime"), parsing("_strptime_time"), parsing("_strptime"))
+    return (os.environ.get("TZ"), time.tzname, time.timezone, names, parsers)
 
 
 def _of_copying() -> Hashable:
@@ -131,27 +166,33 @@ class _Names(NamedTuple):
         )
 
 
-_known: dict[str | type, _Names | None] = {}
+_known: dict[str, _Names | None] = {}
 _versions = itertools.count()
 register("names of libraries", _known.__len__, _known.clear)
 
 
-def _names_of(owner: str | type, find: Callable[[], Iterable[Mapping[str, Any]]]) -> _Names | None:
-    """What the names of a library or class stand for; None where nothing can be patched."""
-    known = _known.get(owner)
-    if known is None and owner in _known:
+def _names_of(root: str) -> _Names | None:
+    """What the names of a library stand for; None where nothing can be patched."""
+    known = _known.get(root)
+    if known is None and root in _known:
         return None
     if known is not None and known.unchanged():
         return known
-    scopes = tuple((scope, tuple(scope.values())) for scope in find())
+    scopes = tuple((scope, tuple(scope.values())) for scope in _scopes(root))
     values = itertools.chain.from_iterable(values for _, values in scopes)
-    names = _Names(next(_versions), scopes, tuple(filter(_is_foreign, values))) if scopes else None
-    _known[owner] = names
+    names = _Names(next(_versions), scopes, tuple(filter(is_foreign, values))) if scopes else None
+    _known[root] = names
     return names
 
 
 def _scopes(root: str) -> list[Mapping[str, Any]]:
-    """The names of a part of Python that is written in Python: of modules, classes and objects."""
+    """The names of a part of Python that is written in Python: of modules, classes and objects.
+
+    Of torch those of its functions and of the methods of tensors, which any function may call.
+    """
+    if root == "torch":
+        torch: Any = sys.modules["torch"]
+        return [vars(torch), vars(torch.functional), vars(torch.Tensor), vars(torch.linalg)]
     file = str(getattr(sys.modules.get(root), "__file__", None))
     if root not in sys.stdlib_module_names or not file.endswith(".py"):
         return []
@@ -166,22 +207,3 @@ def _scopes(root: str) -> list[Mapping[str, Any]]:
         if can_be_patched(cls) and not isinstance(value, (types.ModuleType, int)):
             found[id(value)] = vars(value) if hasattr(value, "__dict__") else {}
     return [*map(vars, modules), *found.values()]
-
-
-def can_be_patched(cls: type) -> bool:
-    """Whether attributes of a class can be assigned: it is not part of the interpreter."""
-    return cls.__flags__ & (1 << 9 | 1 << 8) == 1 << 9  # on the heap, and not immutable
-
-
-def _is_foreign(value: Any) -> bool:
-    """Whether a user put this into a library."""
-    if isinstance(value, (staticmethod, classmethod)):
-        value = value.__func__
-    elif isinstance(value, property):
-        value = value.fget
-    if isinstance(value, types.FunctionType):
-        # Methods of named tuples are made in a scope of their own.
-        scope = str(value.__globals__.get("__name__"))
-        return not is_library_function(value) and not scope.startswith("namedtuple_")
-    owner = value.__module__ if isinstance(value, type) else type(value).__module__
-    return isinstance(owner, str) and (owner == "unittest.mock" or not of_library(owner))

@@ -20,12 +20,14 @@ from dolphin.symbolic.classes import ABOUT_CLASSES
 from dolphin.symbolic.libraries import is_library_function, of_library
 from dolphin.symbolic.library_state import (
     PLAIN,
+    Library,
     LibraryState,
-    state_of_class,
-    state_of_library,
+    error_handlers,
+    state_of,
 )
 from dolphin.symbolic.marks import Code
 from dolphin.symbolic.purity import is_declared
+from dolphin.symbolic.reach import is_foreign
 from dolphin.symbolic.values import FLAT, NOTHING, TUPLE_FIELD, library_of
 
 _MOST_PLACES = 500
@@ -47,18 +49,24 @@ class Trail:
         "_cells",
         "_classes",
         "_containers",
+        "_encodes",
         "_everywhere",
         "_functions",
+        "_handlers",
         "_libraries",
         "_modules",
         "_names",
         "_patchable",
+        "_texts",
     )
 
     def __init__(self) -> None:
         self._everywhere = everywhere()
+        self._encodes = False
+        self._texts: set[str] = set()  # which may name how texts are encoded
+        self._handlers: tuple[tuple[str, Any], ...] = ()  # that they name
         self._patchable: list[tuple[types.FunctionType, Code]] = []  # functions of libraries
-        self._libraries: dict[str | type, LibraryState] = {}
+        self._libraries: dict[Library, LibraryState] = {}
         self._modules: list[types.ModuleType] = []
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
         self._functions: list[tuple[types.FunctionType, types.CodeType, _Texts]] = []
@@ -73,6 +81,8 @@ class Trail:
         for module in self._modules:
             if type(module) is not types.ModuleType:
                 return False
+        if self._handlers and error_handlers(self._texts) != self._handlers:
+            return False
         patchable = self._patchable or self._libraries  # mostly nothing
         if patchable and not self._libraries_unchanged():
             return False
@@ -103,7 +113,7 @@ class Trail:
 
     def _libraries_unchanged(self) -> bool:
         return all(Code([function]) == code for function, code in self._patchable) and all(
-            _state_of(library) == state for library, state in self._libraries.items()
+            state_of(library) == state for library, state in self._libraries.items()
         )
 
     # -- walking -----------------------------------------------------------------------------------
@@ -117,7 +127,15 @@ class Trail:
         self._functions.append((function, function.__code__, _texts_of(function)))
         # `exec` may have given it other built-ins than the usual ones.
         scopes = function.__globals__, function.__builtins__
-        return all(self._use(use, *scopes) for use in uses_of(function.__code__).chains)
+        uses = uses_of(function.__code__)
+        self._encodes |= uses.encodes
+        self._texts |= uses.texts
+        return all(self._use(use, *scopes) for use in uses.chains)
+
+    def handled(self) -> bool:
+        """Record how texts are encoded; False if by user code."""
+        self._handlers = error_handlers(self._texts) if self._encodes else ()
+        return not any(is_foreign(handler) for _, handler in self._handlers)
 
     def follow_class(self, cls: type) -> bool:
         """Record what the methods of a user's class read; False if that can't be recorded.
@@ -176,6 +194,8 @@ class Trail:
     def _value(self, value: Any) -> bool:
         cls = type(value)
         if cls in FLAT:
+            if cls is str:
+                self._texts.add(value)
             return True
         if cls is dict or (cls is types.MappingProxyType and type(value.keys()) is _KEYS):
             return self._items(value.keys(), kept=True) and self._items(value.values(), kept=True)
@@ -189,7 +209,8 @@ class Trail:
             self._patchable.append((value, Code([value])))
             root = str(value.__globals__.get("__name__")).partition(".")[0]
             known = all(map(self._cell, value.__closure__ or ()))
-            return known and (_stands_alone(value) or self._library(root))
+            beneath = _stands_alone(value) or (self._library(root) and self._library(value))
+            return known and beneath
         if cls is types.BuiltinFunctionType:
             owner = value.__self__  # `tuple` of `tuple.__new__`
             inside = isinstance(owner, (types.ModuleType, type(None)))
@@ -207,9 +228,9 @@ class Trail:
         self._cells.append((cell, value))
         return value is not NOTHING and self._value(value)
 
-    def _library(self, library: str | type) -> bool:
+    def _library(self, library: Library) -> bool:
         """Record the settings of a library; False if a user has patched it."""
-        state = self._libraries.get(library) or _state_of(library)
+        state = self._libraries.get(library) or state_of(library)
         if state is not PLAIN:  # which has neither settings nor names that can be patched
             self._libraries[library] = state
         return not state.foreign
@@ -234,7 +255,7 @@ def trail_of(function: types.FunctionType) -> Trail | None:
     False
     """
     trail = Trail()
-    return trail if trail.follow(function) else None
+    return trail if trail.follow(function) and trail.handled() else None
 
 
 def trail_of_classes(classes: Iterable[Any]) -> Trail | None:
@@ -280,11 +301,6 @@ def _held_by(cell: types.CellType) -> Any:
 def _texts_of(function: types.FunctionType) -> _Texts:
     """What a function that is passed on tells about itself."""
     return (function.__name__, function.__qualname__, function.__doc__)
-
-
-def _state_of(library: str | type) -> LibraryState:
-    is_class = isinstance(library, type)
-    return state_of_class(library) if is_class else state_of_library(library)
 
 
 def is_bare(function: types.FunctionType) -> bool:

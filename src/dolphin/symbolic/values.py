@@ -32,10 +32,11 @@ from dolphin.symbolic.libraries import (
     reads_settings,
     stateless,
 )
-from dolphin.symbolic.library_state import PLAIN, state_of_class, state_of_library
+from dolphin.symbolic.library_state import PLAIN, Library, state_of
 from dolphin.symbolic.marks import Code, Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
+from dolphin.symbolic.reach import implementation_of
 
 _BUDGET = 2000  # how many values a key may hold before it counts as too expensive
 _MOST_BYTES = 4096  # of an array that is compared by content
@@ -83,14 +84,22 @@ class Values(abc.ABC):
     """One walk over values. `reasons` says why some have no key."""
 
     def __init__(self, slot: Slot | None = None) -> None:
-        self.reasons: list[str] = []
         self._slot = slot
+        self.start()
+
+    def start(self, *, apart: bool = False) -> None:
+        """Begin a walk. `apart`: equal values are told apart, as a function compares by `is`."""
+        self.reasons: list[str] = []
+        self._apart = apart
+        self._compares = False  # whether the function does
+        self._encodes = False  # whether it encodes or decodes texts
+        self._texts: set[str] = set()  # which may name how
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
         self._open: set[int] = set()  # containers around the present value
         self._held: dict[int, tuple[int, Any]] = {}  # containers met so far, numbered, kept alive
         self._data = 0  # plain values met so far
-        self._libraries: set[str | type] = set()  # whose settings and patches are part of the key
+        self._libraries: set[Library] = set()  # whose settings and patches are part of the key
 
     # -- functions ---------------------------------------------------------------------------------
 
@@ -115,6 +124,10 @@ class Values(abc.ABC):
     def value(self, value: Any, use: Use, depth: int | None = None) -> Hashable:
         """The key of a value that is used as a whole."""
         self._spend(1)
+        key = self._content(value, use, depth)
+        return (self._which(value), key) if self._apart else key
+
+    def _content(self, value: Any, use: Use, depth: int | None) -> Hashable:
         cls = type(value)
         if cls in _SCALARS:
             self._data += 1
@@ -173,11 +186,16 @@ class Values(abc.ABC):
         if cls is _LRU:
             return self._behind_lru(value, use)
         if cls.__name__ in _COMPILED and stateless(getattr(value, "__module__", None)):
-            return None if reads_settings(value) else (Same(value), self._around(value.__module__))
+            return None if reads_settings(value) else self._compiled(value)
         return None
+
+    def _compiled(self, function: Any) -> Hashable:
+        inside = map(self._around, implementation_of(function))
+        return (Same(function), self._around(function.__module__), *inside)
 
     def _built_in(self, function: Any, use: Use) -> Hashable:
         owner = function.__self__
+        self._compares |= function in (operator.is_, operator.is_not)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             if type(owner) in APPENDING and function.__name__ in APPENDING[type(owner)]:
                 return function.__name__
@@ -201,25 +219,25 @@ class Values(abc.ABC):
             return self._unknown(f"calls `{name}`, which can read what changes")
         if reads_settings(function):
             return self._unknown(f"calls `{function.__name__}`, which reads a library's settings")
-        known = (Same(function), Code([function]), self._around(module))
+        known = (Same(function), Code([function]), self._around(module), self._around(function))
         mark = (id(function), 0)
         if not function.__closure__ or mark in self._seen:
             return known
         self._seen.add(mark)
         return (*known, *(self.value(c.cell_contents, use) for c in function.__closure__))
 
-    def _around(self, library: str | type | None) -> Hashable:
-        """The settings and patches of a library, or of one of its classes, once for each."""
-        if not isinstance(library, type):
-            library = (library or "builtins").partition(".")[0]
+    def _around(self, library: Library | None) -> Hashable:
+        """The settings and patches of a library, or of a part of it, once for each."""
+        library = "builtins" if library is None else library
+        if isinstance(library, str):
+            library = library.partition(".")[0]
         if library in self._libraries:
             return None
         self._libraries.add(library)
-        is_class = isinstance(library, type)
-        state = state_of_class(library) if is_class else state_of_library(library)
+        state = state_of(library)
         if state is PLAIN:
             return None
-        use = Use("global", library.__name__ if is_class else library, ())
+        use = Use("global", library if isinstance(library, str) else library.__name__, ())
         return (state.key, *(self.value(each, use) for each in state.foreign))
 
     def _behind_lru(self, value: Any, use: Use) -> Hashable:
@@ -268,6 +286,8 @@ class Values(abc.ABC):
     def _items(self, items: tuple[Any, ...], use: Use) -> Hashable:
         """Contents in order. Plain ones, and tuples of them, without a Python loop."""
         kinds = set(map(type, items))
+        if self._apart:
+            return tuple(self.value(item, use) for item in items)
         if kinds <= _SCALARS:
             return (items, tuple(map(type, items)) if len(kinds) > 1 else tuple(kinds))
         if kinds <= FLAT and all(item == item for item in items):  # nan is not
