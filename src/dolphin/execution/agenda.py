@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from dolphin.execution.pending import Cancelled, Form, Kind, Mode, Node, Pending, Run
+from dolphin.execution.pending import (
+    Cancelled,
+    Form,
+    Glance,
+    Kind,
+    Mode,
+    Node,
+    Pending,
+    Run,
+    now_at_a_glance,
+)
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.symbolic.surroundings import surroundings
@@ -26,6 +36,7 @@ class Agenda:
         self._kinds: dict[Hashable, Kind] = {}
         self._modes: dict[Mode, Mode] = {}
         self._mode: Mode | None = None  # the last one
+        self._glance: Glance | None = None
         self._forms: dict[Hashable, Form] = {}
         self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
         self.recipes: dict[Hashable, Any] = {}
@@ -43,9 +54,10 @@ class Agenda:
 
     def mode(self) -> Mode:
         """The current mode; one object for all that are equal."""
-        if self._mode is None or not self._mode.in_force():
+        if self._mode is None or self._glance != now_at_a_glance():
             mode = Mode.current()
             self._mode = self._modes.setdefault(mode, mode)
+            self._glance = mode.glance()
         return self._mode
 
     def form(
@@ -114,10 +126,9 @@ class Agenda:
             del self._ready[kind]
             nodes, kind.ready = kind.ready, []
             kind.left -= len(nodes)
-            kind.depths -= sum(node.depth for node in nodes)
+            kind.depths -= sum([node.depth for node in nodes])
             self._run_as_one(nodes)
-            for node in nodes:
-                self._release(node)
+            self._release(nodes)
 
     def _run_as_one(self, nodes: list[Node]) -> None:
         if self.failed:
@@ -145,12 +156,16 @@ class Agenda:
             node.fail(error)
             self.failed.append(node)
 
-    def _release(self, node: Node) -> None:
-        for dependent in node.dependents or ():
-            dependent.blockers -= 1
-            if not dependent.blockers:
-                self._make_ready(dependent)
-        node.dependents = None
+    def _release(self, nodes: list[Node]) -> None:
+        """What waited for these nodes is ready, unless it waits for others, too."""
+        for node in nodes:
+            if node.dependents is None:
+                continue
+            for dependent in node.dependents:
+                dependent.blockers -= 1
+                if not dependent.blockers:
+                    self._make_ready(dependent)
+            node.dependents = None
 
 
 def _fails_with_operands(node: Node) -> bool:

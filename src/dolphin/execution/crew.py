@@ -23,7 +23,7 @@ from dolphin.execution import batching
 from dolphin.execution.agenda import Agenda
 from dolphin.execution.pending import Cancelled, Mode, Node
 from dolphin.execution.tagged import Tagged
-from dolphin.symbolic.surroundings import surrounded
+from dolphin.symbolic.surroundings import PLAIN, Surroundings, surrounded, surroundings
 from dolphin.symbolic.tasks import Task
 
 MOST_WAITING = 256  # suspended samples before the numbers that they wait for are computed
@@ -55,12 +55,13 @@ class _Gate:
 class _Sample:
     """A running sample: records its operations and waits for them."""
 
-    __slots__ = ("_inputs", "add", "agenda", "crew", "number", "thread")
+    __slots__ = ("_inputs", "add", "agenda", "alone", "crew", "number", "thread")
 
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number, self.thread = crew, number, threading.get_ident()
         self.agenda = crew.agenda
         self.add = crew.agenda.add
+        self.alone: Surroundings | None = None
         self._inputs = 0
 
     def count_input(self) -> int:
@@ -195,13 +196,17 @@ class Crew:
 
     def _run_sample(self, number: int) -> None:
         args, kwargs = self.samples[number]
+        alone, sample = surroundings() is PLAIN, _Sample(self, number)
         try:
-            with surrounded(sample=_Sample(self, number)):
+            with surrounded(sample=sample):
+                sample.alone = surroundings() if alone else None
                 self.results[number] = self.program(*args, **kwargs)
         except Cancelled:
             return
         except BaseException as error:  # raised again in the thread of the caller
             self._note(number, error)
+        finally:
+            sample.alone = None  # which refers to the sample
 
     def _note(self, number: int, error: BaseException) -> None:
         if self._error is None:

@@ -17,7 +17,6 @@ from dolphin.execution.pending import Node, Pending
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.facts import Facts
-from dolphin.symbolic.plans import Plan
 
 _FEWEST = 16  # rows of a place for which an operation of its own costs less than gathering them
 
@@ -45,15 +44,15 @@ def by_place(nodes: Sequence[Node], provenance: Provenance) -> list[Sequence[Nod
 
 def _used_alike(nodes: Sequence[Node]) -> bool:
     """Whether all of them are used for the same operations."""
-    uses = _uses(nodes[0])
-    return all(_uses(node) == uses for node in nodes)
-
-
-def _uses(node: Node) -> list[tuple[int, int]]:
-    return [
-        (id(user.kind), id(user.payload) if isinstance(user.payload, Plan) else 0)
-        for user in node.dependents or ()
-    ]
+    uses = nodes[0].dependents or ()
+    for node in nodes:
+        users = node.dependents or ()
+        if len(users) != len(uses):
+            return False
+        for user, other in zip(users, uses, strict=True):
+            if user.kind is not other.kind or user.payload is not other.payload:
+                return False
+    return True
 
 
 def settle_inputs(

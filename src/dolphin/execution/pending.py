@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import is_grad_enabled, is_inference_mode_enabled
 
 from dolphin.execution.gathering import Row, with_shared_symbols
 from dolphin.execution.tagged import Tagged
@@ -20,6 +21,7 @@ from dolphin.provenance.contract import Provenance, TagInfo, Tags
 from dolphin.provenance.facts import Groups
 from dolphin.settings import Settings, current_settings, settings_in_force
 from dolphin.symbolic.plans import Domain, RowSymbols
+from dolphin.symbolic.surroundings import Surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
 
@@ -43,6 +45,9 @@ class Waiting(Protocol):
 
 class Sample(Waiting, Protocol):
     """A running sample whose operations wait for those of others."""
+
+    alone: Surroundings | None
+    """The surroundings in which an operation runs inside of the sample and nothing else."""
 
     def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
         """The result of a task, recorded if it can run with those of other samples."""
@@ -87,13 +92,14 @@ class Mode(NamedTuple):
         return cls(gradients, inference, _autocast("cpu") + _autocast("cuda"), current_settings())
 
     def in_force(self) -> bool:
-        """Whether it is the current mode. Called for every operation: nothing is built."""
-        return (
-            torch.is_grad_enabled() is self.gradients
-            and torch.is_inference_mode_enabled() is self.inference
-            and not (self.autocast or _casts())
-            and current_settings() is self.settings
-        ) or Mode.current() == self
+        """Whether it is the current mode."""
+        return self.glance() == now_at_a_glance() or Mode.current() == self
+
+    def glance(self) -> Glance | None:
+        """What `now_at_a_glance` is in this mode; None where a glance doesn't tell."""
+        if self.autocast:
+            return None
+        return (self.gradients, self.inference, False, self.settings)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -116,11 +122,19 @@ class Mode(NamedTuple):
             yield
 
 
+Glance = tuple[bool, bool, bool, Settings]
+
+
+def now_at_a_glance() -> Glance:
+    """What is asked for every operation, to see that the mode is still the same."""
+    return (is_grad_enabled(), is_inference_mode_enabled(), _casts(), current_settings())
+
+
 def _casts_somewhere() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
-# One question instead of one per device, if this version of torch can answer it.
+# One question instead of one per device, where torch can answer it.
 _casts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _casts_somewhere)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.pending import Form, Kind, Pending, Waiting, recorded
-from dolphin.execution.tagged import Holder, Tagged, tagged_of
+from dolphin.execution.tagged import Holder, Tagged
 from dolphin.symbolic.identity import lasting
 from dolphin.symbolic.surroundings import Surroundings
 from dolphin.symbolic.tasks import Task
@@ -45,14 +45,16 @@ def recalled(
     It takes a third of the time of checking the arguments and finding the plan.
     """
     sample = around.sample
-    if sample is None or cache is not True or not _nothing_else(around):
+    if sample is None or cache is not True:
+        return None
+    if sample.alone is not around and _is_seen(around):
         return None
     agenda = sample.agenda
     operands: list[Pending] = []
     key: list[Hashable] = [operation, id(agenda.mode())]
     for given in arguments:
         if isinstance(given, Holder):
-            d = tagged_of(given)
+            d = given._tagged
             if type(d) is not Pending:
                 return None
             operands.append(d)
@@ -75,9 +77,9 @@ def recalled(
     return _as_before(sample, operands, recipe)
 
 
-def _nothing_else(around: Surroundings) -> bool:
-    """Whether operations run inside of a sample, and nothing that has to see them."""
-    return around.sketch is None and around.profile is None and around.execution is None
+def _is_seen(around: Surroundings) -> bool:
+    """Whether something else has to see the operations."""
+    return any(part is not None for part in (around.sketch, around.profile, around.execution))
 
 
 def _as_before(sample: Waiting, operands: Sequence[Pending], recipe: Recipe) -> Tagged:
