@@ -31,7 +31,7 @@ from dolphin.provenance.topk.weighing import Weights, log_weights
 
 LARGEST_K = 16  # the number of sets, 2^k, is out of reach beyond
 _FEW = 8  # proofs whose sets are counted faster than their states
-PRECISELY = Weights(lambda facts: precisely(facts.log_probs), 0.0)
+PRECISELY = Weights(precisely, 0.0)
 
 
 def log_probability_of_any(tags: Proofs) -> Tensor:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.topk.encoding import Digit
+from dolphin.provenance.topk import together
+from dolphin.provenance.topk.encoding import Digit, constant
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
-from dolphin.provenance.topk.weighing import SEARCHING, weights_by_group
+from dolphin.provenance.topk.weighing import SEARCHING, opposite_facts, weights_by_group
 
 Weigh = Callable[[Tensor, Tensor | None], Tensor]
 
@@ -32,18 +33,19 @@ class _Way(NamedTuple):
 def broken(tags: Proofs, slot: int, k: int) -> Proofs:
     """The k likeliest ways in which one proof fails; a missing proof always does."""
     pattern, exists = tags.patterns[:, slot], tags.exists[slot]
-    digits = [
-        (digit, weigh)
-        for placement, group, weigh in weights_by_group(tags.layout, SEARCHING)
-        for digit in map(placement.moved, group.digits)
-    ]
     always = torch.zeros_like(tags.scores[slot]).masked_fill_(exists, NO_PROOF)
-    order, which = _in_columns(list(_ways(tags, pattern, exists, digits)), always)
-    scores, at = order.topk(min(k, len(order)), dim=0)
-    chosen = which[at, torch.arange(tags.n, device=at.device)[:, None]]
+    if reading_is_free(pattern):
+        order, which = _in_columns(list(_ways(tags, pattern, exists)), always)
+        scores, at = order.topk(min(k, len(order)), dim=0)
+        chosen = which[at, torch.arange(tags.n, device=at.device)[:, None]]
+    else:
+        order = _all_ways(tags, pattern, exists, always)
+        scores, at = order.topk(min(k, len(order)), dim=0)
+        chosen = at - 1
     # Number -1, the last one, stands for no digit: nothing is ruled out.
-    words = at.new_tensor([*(digit.word for digit, _ in digits), 0])[chosen]
-    masks = at.new_tensor([*(digit.mask for digit, _ in digits), 0])[chosen]
+    digits = [digit for placement in tags.layout.placements for digit in placement.digits()]
+    words = at.new_tensor([*(digit.word for digit in digits), 0])[chosen]
+    masks = at.new_tensor([*(digit.mask for digit in digits), 0])[chosen]
     patterns = pattern.new_zeros(len(pattern), *at.shape)
     if digits:
         ruled_out = masks & ~pattern.expand(-1, -1, at.shape[-1]).gather(0, words)
@@ -51,25 +53,66 @@ def broken(tags: Proofs, slot: int, k: int) -> Proofs:
     return Proofs(patterns, scores, tags.layout, disjoint=False, row_map=tags.row_map)
 
 
-def _ways(
-    tags: Proofs, pattern: Tensor, exists: Tensor, digits: list[tuple[Digit, Weigh]]
-) -> Iterator[_Way]:
+def _ways(tags: Proofs, pattern: Tensor, exists: Tensor) -> Iterator[_Way]:
     """For each digit the symbols that it can be broken for."""
-    everything = torch.arange(tags.n, device=pattern.device)
+    digits = [
+        (digit, weigh)
+        for placement, group, weigh in weights_by_group(tags.layout, SEARCHING)
+        for digit in map(placement.moved, group.digits)
+    ]
     for number, (digit, weigh) in enumerate(digits):
         kept = pattern[digit.word] & digit.mask
         breaks = (kept != 0) & exists
-        symbols = everything
-        if reading_is_free(pattern):
-            symbols = breaks.any(1).nonzero().squeeze(1)
-            if not len(symbols):
-                continue
-        own = kept.index_select(0, symbols)
-        way = pattern.new_zeros(len(pattern), 1, *own.shape)
-        way[digit.word, 0] = digit.mask & ~own
+        symbols = breaks.any(1).nonzero().squeeze(1)
+        if not len(symbols):
+            continue
         row = None if tags.row is None else tags.row.index_select(0, symbols)
-        scores = torch.where(breaks.index_select(0, symbols), weigh(way, row)[0], NO_PROOF)
+        scores = _broken_digit(pattern, kept.index_select(0, symbols), digit, weigh, row)
+        scores = torch.where(breaks.index_select(0, symbols), scores, NO_PROOF)
         yield _Way(number, symbols, scores)
+
+
+def _broken_digit(
+    pattern: Tensor, kept: Tensor, digit: Digit, weigh: Weigh, row: Tensor | None
+) -> Tensor:
+    """How likely one of the values is that proofs rule out at a digit, (symbols, rows)."""
+    way = pattern.new_zeros(len(pattern), 1, *kept.shape)
+    way[digit.word, 0] = digit.mask & ~kept
+    return weigh(way, row)[0]
+
+
+def _all_ways(tags: Proofs, pattern: Tensor, exists: Tensor, always: Tensor) -> Tensor:
+    """Scores of all digits' ways, (1 + digits, n, rows), without reading any value.
+
+    The first one has the scores `always`, and breaks nothing.
+    """
+    layout, row, penalty = tags.layout, tags.row, SEARCHING.penalty
+    found: list[tuple[list[Digit], Tensor, Tensor]] = []  # digits, what is kept, scores
+    for members in together.alike(layout):
+        digits = [member.digit for member in members]
+        kept = together.at_digits(pattern, digits)
+        logs = SEARCHING.of(together.logs_of(members))
+        others = (kept ^ ((1 << digits[0].size) - 1))[:, None]
+        found.append((digits, kept, together.allowed(logs, others, row, penalty)[:, 0]))
+    for placement in layout.placements:
+        if placement.code.all_binary:
+            digits = placement.digits()
+            kept = together.at_digits(pattern, digits)
+            found.append((digits, kept, opposite_facts(placement, kept, row, SEARCHING)))
+    for placement, group, weigh in weights_by_group(layout, SEARCHING, several_digits=True):
+        for digit in map(placement.moved, group.digits):
+            kept = pattern[digit.word] & digit.mask
+            scores = _broken_digit(pattern, kept, digit, weigh, row)
+            found.append(([digit], kept[None], scores[None]))
+    rows = max(part.shape[-1] for part in (always, *(scores for _, _, scores in found)))
+    parts = [always.expand(-1, rows)[None]]
+    for _, kept, scores in found:
+        parts.append(torch.where((kept != 0) & exists, scores, NO_PROOF).expand(-1, -1, rows))
+    # In the order of the layout's digits, which other ways of searching have, too.
+    where = [(digit.word, digit.shift) for digits, _, _ in found for digit in digits]
+    order = sorted(range(len(where)), key=where.__getitem__)
+    places = constant((0, *(1 + place for place in order)), pattern.device)
+    return torch.cat(parts).index_select(0, places)
 
 
 def _in_columns(ways: list[_Way], always: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +125,7 @@ def _in_columns(ways: list[_Way], always: Tensor) -> tuple[Tensor, Tensor]:
     for way in ways:
         count[way.symbols] += 1
         places.append(count[way.symbols])
-    depth = int(count.max()) if ways and reading_is_free(always) else len(ways)
+    depth = int(count.max()) if ways else 0
     rows = max(scores.shape[1] for scores in (always, *(way.scores for way in ways)))
     order = always.new_full((depth + 1, len(always), rows), NO_PROOF)
     which = count.new_full((depth + 1, len(always)), -1)

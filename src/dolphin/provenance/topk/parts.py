@@ -41,7 +41,7 @@ class LargeInput:
     @property
     def scores(self) -> Tensor:
         """The same as those of `Proofs`, (1, n, r)."""
-        scores = SEARCHING.of(self.facts) - FACT_PENALTY
+        scores = SEARCHING.of(self.facts.log_probs) - FACT_PENALTY
         return scores.t().reshape(1, -1, 1) if self.flat else scores[None]
 
     def groups_at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

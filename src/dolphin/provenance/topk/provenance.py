@@ -116,7 +116,7 @@ class TopKProofs(Provenance):
         code = code_of(facts.groups, False)
         tensors = code.on(facts.log_probs.device)
         fields = (tensors.words, tensors.masks) if code.single_digits else None
-        scores = SEARCHING.of(facts) - FACT_PENALTY
+        scores = SEARCHING.of(facts.log_probs) - FACT_PENALTY
         layout = Layout().having(facts)
         return Proofs(tensors.holds, scores[None], layout, len(code.groups) == 1, fields=fields)
 

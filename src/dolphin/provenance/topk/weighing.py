@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
     ZERO,
     at_once,
@@ -27,6 +26,7 @@ from dolphin.provenance.numerics import (
     recomputed,
     safe_log,
 )
+from dolphin.provenance.topk import together
 from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement, constant
 
 # Of two proofs with the same probability the one with fewer facts counts as likelier: a proof
@@ -40,17 +40,15 @@ LOWEST = -1e5
 
 @dataclass(frozen=True)
 class Weights:
-    """The source of the logarithms of facts, and the penalty per fact."""
+    """What is done to the logarithms of facts, and the penalty per fact."""
 
-    of: Callable[[Facts], Tensor]
+    of: Callable[[Tensor], Tensor]
     penalty: float
 
 
-LEARNING = Weights(lambda facts: facts.log_probs, 0.0)
+LEARNING = Weights(lambda logs: logs, 0.0)
 # Rounding may carry a probability above 1: a proof must not become likelier by more facts.
-SEARCHING = Weights(
-    lambda facts: facts.log_probs.detach().double().clamp(LOWEST, 0.0), FACT_PENALTY
-)
+SEARCHING = Weights(lambda logs: logs.detach().double().clamp(LOWEST, 0.0), FACT_PENALTY)
 
 
 def log_weights(
@@ -61,8 +59,17 @@ def log_weights(
     `row` (n,) says which row of the inputs a symbol belongs to, where rows are flattened.
     """
     total: Tensor | None = None
+    all_at_once = layout.signed and not reading_is_free(patterns)
+    for members in together.alike(layout) if all_at_once else ():
+        logs = weights.of(together.logs_of(members))
+        ruled_out = together.at_digits(patterns, [member.digit for member in members])
+        part = together.allowed(logs, ruled_out, row, weights.penalty).sum(0)
+        total = part if total is None else total + part
     for placements in _sets(layout, patterns):
-        given = [weights.of(placement.facts) for placement in placements]
+        code = placements[0].code
+        if all_at_once and code.single_digits and not code.all_binary:
+            continue
+        given = [weights.of(placement.facts.log_probs) for placement in placements]
         logs, placement = given[0], placements[0]
         if placement.code.all_binary:
             parts = [_binary(patterns, placement, logs, row, layout.signed, weights.penalty)]
@@ -77,6 +84,7 @@ def log_weights(
                 parts = (
                     weigh(patterns, placement, group, padded, row, weights.penalty)
                     for group in placement.code.groups
+                    if not (all_at_once and together.is_alike(group))
                 )
         for part in parts:
             total = part if total is None else total + part
@@ -87,17 +95,22 @@ def log_weights(
 
 
 def weights_by_group(
-    layout: Layout, weights: Weights
+    layout: Layout, weights: Weights, *, several_digits: bool = False
 ) -> Iterator[tuple[Placement, Group, Callable[[Tensor, Tensor | None], Tensor]]]:
     """The groups of a signed layout, and what each contributes to `log_weights`.
 
     That is a function of patterns and `row`, for patterns that speak of this group only.
+    `several_digits`: only those of exclusive facts that one digit can't tell apart.
     """
     for placement in layout.placements:
-        logs = weights.of(placement.facts)
+        if several_digits and placement.code.single_digits:
+            continue
+        logs = weights.of(placement.facts.log_probs)
         padded = torch.cat([logs - weights.penalty, logs.new_zeros(1, logs.shape[1])])
         weigh, numbers = (_one_fact, logs) if placement.code.all_binary else (_one_group, padded)
         for group in placement.code.groups:
+            if several_digits and together.is_alike(group):
+                continue
             yield placement, group, partial(weigh, placement, group, numbers, weights.penalty)
 
 
@@ -113,6 +126,27 @@ def _one_fact(
     fact = _rows_of(logs[column : column + 1], row)[0]
     holds, fails = ((patterns[digit.word] >> digit.shift + bit) & 1 for bit in (1, 0))
     return holds * (fact - penalty) + fails * (log1mexp(fact) - penalty)
+
+
+def opposite_facts(
+    placement: Placement, kept: Tensor, row: Tensor | None, weights: Weights
+) -> Tensor:
+    """The weight of the opposite of each fact of an input of independent ones, (facts, n, rows).
+
+    Of each fact, `kept` (facts, n, r) has two bits: whether a proof rules out that it fails, and
+    that it holds.
+    """
+    logs = weights.of(placement.facts.log_probs)
+    logs = logs.index_select(0, constant(_columns(placement), logs.device))
+    facts = _rows_of(logs, row)[:, 0]
+    holds, fails = ((kept >> bit) & 1 == 0 for bit in (1, 0))
+    return torch.where(holds, facts - weights.penalty, 0.0) + torch.where(
+        fails, log1mexp(facts) - weights.penalty, 0.0
+    )
+
+
+def _columns(placement: Placement) -> tuple[int, ...]:
+    return tuple(group.columns[0] for group in placement.code.groups)
 
 
 def _one_group(
