@@ -71,11 +71,21 @@ class RowMap:
     Tags that are the same in all rows have row 0 everywhere: what they combine with decides.
     """
 
-    __slots__ = ("_tensors", "numbers")
+    __slots__ = ("_numbers", "_tensors", "_within")
 
     def __init__(self, numbers: np.ndarray) -> None:
-        self.numbers = numbers
+        self._numbers: np.ndarray | None = numbers
+        self._within: tuple[RowMap, np.ndarray] | None = None
         self._tensors: dict[torch.device, Tensor] = {}
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The row of each tag."""
+        if self._numbers is None:
+            assert self._within is not None
+            before, places = self._within
+            self._numbers, self._within = np.append(before.numbers, 0)[places], None
+        return self._numbers
 
     def __reduce__(self) -> Any:
         return RowMap, (self.numbers,)
@@ -86,8 +96,13 @@ class RowMap:
         return _row_map(rows, width) if rows * width <= _SMALL else _new_row_map(rows, width)
 
     def taken(self, places: np.ndarray) -> RowMap:
-        """Of the tags at these places; row 0 where there is none (-1)."""
-        return RowMap(np.append(self.numbers, 0)[places])
+        """Of the tags at these places; row 0 where there is none (-1).
+
+        Worked out when it is read: most samples are only combined with others.
+        """
+        taken = RowMap(places)
+        taken._numbers, taken._within = None, (self, places)
+        return taken
 
     @staticmethod
     def joined(parts: Sequence[tuple[RowMap | None, int]]) -> RowMap | None:

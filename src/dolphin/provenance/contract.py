@@ -168,6 +168,13 @@ class Provenance(abc.ABC):
 
     # -- samples of a batch with different programs (optional) -------------------------------------
 
+    def followed_by_one(self, tags: Tags) -> Tags | None:
+        """The same flattened tags, and after them a **1**.
+
+        None (the default) unless t ⊗ **1** is t, and its gradient that of t, at ties, too.
+        """
+        return None
+
     spreads = False
     """Whether tags of single rows can be written as tags of a batch, row by row: see `spread`."""
 

@@ -115,9 +115,10 @@ class _Grid:
             self._cells = None
             return
         for numbers, places in ((left, self._rows), (right, self._columns)):
-            distinct = np.unique(numbers)
-            unseen = distinct[places.find(distinct) == 0]
-            places.add(unseen, 1 + places.size + np.arange(len(unseen)))
+            unseen = numbers[places.find(numbers) == 0]
+            if len(unseen):
+                unseen = np.unique(unseen)
+                places.add(unseen, 1 + places.size + np.arange(len(unseen)))
         shape = tuple(1 << places.size.bit_length() for places in (self._rows, self._columns))
         if shape[0] * shape[1] > max(_SMALL, min(_LARGEST, _EMPTIEST * table.size)):
             self._cells = None

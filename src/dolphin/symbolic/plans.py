@@ -112,6 +112,7 @@ class Rows:
     addresses: Sequence[RowAddress]  # of each operand's tags
     active: np.ndarray | None = None  # (batch,) which rows take part
     draw_apart: bool = False  # whether the draws of each row have their own tags
+    kept: bool = False  # whether the others keep what the first operand has, combined with **1**
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ class Plan:
     domain: Domain
     combinations: Combinations | AntiDiagonals
     draws: Draws | None = None
+    kept: bool = False  # see `Rows.kept`: each operand but the first is followed by a tag **1**
 
     @property
     def weight(self) -> int:

@@ -86,10 +86,39 @@ def row_plan(
         if not skip
     ]
     if each is None or column is None:
-        return group_rows(table, results, row, batch, indices)
+        if not rows.kept:
+            return group_rows(table, results, row, batch, indices)
+        found = _with_kept(rows, numbers[0], skipped, row, results, indices)
+        return replace(group_rows(table, *found), kept=True)
     address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
     plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
     return replace(plan, draws=each.draws)
+
+
+def _with_kept(
+    rows: Rows,
+    numbers: np.ndarray,
+    skipped: Sequence[bool],
+    row: np.ndarray,
+    results: np.ndarray,
+    indices: Sequence[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, int, list[np.ndarray]]:
+    """The combinations, and the first operand's symbols in rows that take no part, with **1**."""
+    assert rows.active is not None
+    others = np.flatnonzero(~rows.active)
+    own = numbers[others] if len(numbers) > 1 else np.repeat(numbers, len(others), axis=0)
+    at, place = np.nonzero(own != ABSENT)
+    whose = others[at]
+    first, *rest = (
+        address for address, skip in zip(rows.addresses, skipped, strict=True) if not skip
+    )
+    more = [np.full(len(place), address.size(rows.batch)) for address in rest]
+    return (
+        np.append(results, own[at, place]),
+        np.append(row, whose),
+        rows.batch,
+        [np.append(*both) for both in zip(indices, [first.at(whose, place), *more], strict=True)],
+    )
 
 
 def group_rows(
@@ -128,7 +157,10 @@ def first_appearances(codes: np.ndarray, bound: int) -> tuple[np.ndarray, np.nda
         seen = np.empty(bound, dtype=np.int32 if count < 2**31 else np.int64)
         seen[codes[::-1]] = np.arange(count - 1, -1, -1)  # the first appearance stays
         first_of = seen[codes]
-    first = np.flatnonzero(first_of == np.arange(count))
+    every = np.arange(count)
+    first = np.flatnonzero(first_of == every)
+    if len(first) == count:
+        return first, every
     rank = np.empty(count, dtype=np.int64)
     rank[first] = np.arange(len(first))
     return first, rank[first_of]
@@ -150,6 +182,8 @@ def _first_by_sorting(codes: np.ndarray, bound: int) -> np.ndarray:
     begins = np.empty(len(keys), dtype=bool)
     begins[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=begins[1:])
+    if begins.all():
+        return np.arange(len(codes))
     first_of = np.empty_like(place)
     first_of[place] = place[begins][np.cumsum(begins) - 1]
     return first_of

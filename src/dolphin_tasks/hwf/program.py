@@ -111,13 +111,10 @@ def readings(logits: Tensor, lowest: int = 0) -> list[dl.Distribution]:
     >>> readings(torch.zeros(1, 3, 14))[1].row(0)[0]
     ('+', 0.25)
     """
-    digits = len(DIGITS)
-    return [
-        dl.Distribution.from_logits(scores[:, digits:], OPERATORS)
-        if place % 2
-        else dl.Distribution.from_logits(scores[:, lowest:digits], DIGITS[lowest:])
-        for place, scores in enumerate(logits.unbind(1))
-    ]
+    first = len(DIGITS)
+    digits = dl.Distribution.each_from_logits(logits[:, ::2, lowest:first], DIGITS[lowest:])
+    signs = dl.Distribution.each_from_logits(logits[:, 1::2, first:], OPERATORS)
+    return [(signs if place % 2 else digits)[place // 2] for place in range(logits.shape[1])]
 
 
 def calculate_one(symbols: Sequence[dl.Distribution], keep: int = 7) -> dl.Distribution:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from dolphin.symbolic.bounded import register
 
 WORD_BITS = 63
 WHOLE_WORD = (1 << WORD_BITS) - 1
+_SMALL = 1 << 14  # numbers of flattened patterns that are kept
 DIGIT_VALUES = 60  # values per digit; with the guard bit one digit always fits in a word
 
 
@@ -82,6 +83,26 @@ class CodeTensors:
     words: Tensor  # (columns,) the word of each column's first digit
     bits: Tensor  # (columns,) and its lowest bit
     masks: Tensor  # (columns,) and its mask
+    _rows: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict, init=False)
+
+    def in_rows(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """`holds`, `words` and `masks` for flattened rows; those of the last number are kept.
+
+        Formulas of 7 symbols flatten 7 inputs in a step, 35 instead of 110 microseconds each.
+        """
+        known = self._rows.get(rows)
+        if known is not None:
+            return known
+        with torch.inference_mode(False):  # ordinary tensors: they will be used again
+            repeated = (
+                self.holds.repeat(1, 1, rows, 1),
+                self.words.repeat(rows),
+                self.masks.repeat(rows),
+            )
+        if not torch.compiler.is_compiling() and repeated[0].numel() <= _SMALL:
+            self._rows.clear()
+            self._rows[rows] = repeated
+        return repeated
 
 
 class Code:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.execution.indices import Index, RowMap, to_device
@@ -282,6 +283,23 @@ def select(tags: Proofs, index: Index) -> Proofs:
         and (word_and_mask[0].index_select(0, places), word_and_mask[1].index_select(0, places)),
         row_map=row_map,
         literal=None if tags.literal is None else tags.literal[np.maximum(index.places, 0)],
+    )
+
+
+def followed_by_one(tags: Proofs) -> Proofs:
+    """The symbols of flattened rows, and one more with the empty proof.
+
+    It belongs to no row: what excludes each other within a row still does.
+    """
+    scores = F.pad(tags.scores, (0, 0, 0, 1), value=NO_PROOF)
+    scores[0, -1] = 0.0
+    return replace(
+        tags,
+        patterns=F.pad(tags.patterns, (0, 0, 0, 1)),
+        scores=scores,
+        fields=None,
+        row_map=RowMap.joined([(tags.row_map, tags.n), (None, 1)]),
+        literal=None,
     )
 
 

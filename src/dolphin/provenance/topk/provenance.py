@@ -149,7 +149,9 @@ class TopKProofs(Provenance):
     def ranking(self, tags: AnyProofs) -> Tensor:
         if self.wmc == "exact":
             return super().ranking(tags)
-        logs = tags.scores.logsumexp(0) if len(tags.scores) > 1 else tags.scores[0]
+        logs, *others = tags.scores
+        for each in others:  # 39 instead of 55 microseconds for 4,000 symbols of three proofs
+            logs = torch.logaddexp(logs, each)
         return torch.where(logs > LOWEST, logs, ZERO)
 
     def one(self, n: int, like: AnyProofs) -> Proofs:
@@ -277,6 +279,9 @@ class TopKProofs(Provenance):
         return contracted(operands, plan, self.k, apart=True)
 
     # -- moving tags -------------------------------------------------------------------------------
+
+    def followed_by_one(self, tags: AnyProofs) -> Proofs | None:
+        return None if isinstance(tags, LargeInput) else proofs.followed_by_one(tags)
 
     @torch.no_grad()
     def select(self, tags: AnyProofs, index: Index) -> Proofs:

@@ -49,11 +49,18 @@ def flatten(tags: Proofs, rows: int) -> Proofs:
         spread = tensor.expand(*tensor.shape[:-1], rows).transpose(-1, -2)
         return spread.reshape(*spread.shape[:-2], rows * tags.n, 1)
 
+    fields = tags.fields
+    code = tags.layout.placements[0].code.on(tags.scores.device) if fields else None
+    if fields and code and tags.patterns is code.holds and fields[0] is code.words:
+        patterns, *fields = code.in_rows(rows)
+    else:
+        patterns = flat(tags.patterns)
+        fields = fields and [each.repeat(rows) for each in fields]
     return replace(
         tags,
-        patterns=flat(tags.patterns),
+        patterns=patterns,
         scores=flat(tags.scores),
-        fields=tags.fields and (tags.fields[0].repeat(rows), tags.fields[1].repeat(rows)),
+        fields=fields and (fields[0], fields[1]),
         row_map=RowMap.of(rows, tags.n),
         literal=None if tags.literal is None else np.tile(tags.literal, rows),
     )
