@@ -4,7 +4,10 @@ Programs with symbols of their own in every row (`hwf-7`, `clutrr-like`) cost ti
 B. Where all rows share their symbols (`sum-15`, `path-6x6`) the symbolic stage does not depend on B
 at all: plans are looked up, user functions don't run. Only the tag stage does.
 
-Sizes are the length of formulas, the side of a grid and the length of a chain of relatives.
+Sizes are the length of formulas, the side of a grid and the length of a chain of relatives. Times
+are CPU times on one thread. Dashed lines in the picture grow as the work must: with the number of
+rows, the length of a formula or chain, and the fifth power of a grid's side (paths between all
+pairs of nodes, of all lengths).
 
     python benchmarks/scaling.py --json benchmarks/results/scaling.json
     python benchmarks/scaling.py --sizes --json benchmarks/results/scaling_sizes.json
@@ -39,10 +42,10 @@ SIZED = (
     *(Case(f"path-{n}x{n}", GridPaths(n), "dtkp-am", 1, batch=16) for n in (3, 4, 5, 6, 7, 8)),
     *(Case(f"kinship-{n}", Kinship(n, shortest=n), batch=16) for n in (2, 4, 6, 8, 10, 12)),
 )
-AXES = {
-    "hwf": "length of the formula",
-    "path": "side of the grid",
-    "kinship": "length of the chain",
+AXES = {  # and the power of it that the work grows with
+    "hwf": ("length of the formula", 1),
+    "path": ("side of the grid", 5),
+    "kinship": ("length of the chain", 1),
 }
 
 
@@ -55,9 +58,9 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
         for step in range(DRAWS + steps):
             scores, labels = given[step % DRAWS]
             scores = scores.detach().requires_grad_()
-            start = time.perf_counter()
+            start = time.process_time()
             case.program.loss(scores, labels).backward()
-            took = time.perf_counter() - start
+            took = time.process_time() - start
             with dl.profile() as seen:
                 case.program.loss(scores, labels)
             if step >= DRAWS:
@@ -125,15 +128,20 @@ def draw(path: Path) -> None:
         lines.setdefault(name, []).append((line["batch"], line["step_s"]))
     for name, points in lines.items():
         panels[0].plot(*_milliseconds(points), "o-", ms=3, label=name)
+    _guide(panels[0], max(lines.values(), key=lambda points: points[-1][1]), 1, "rows")
     panels[0].set_xlabel("rows")
-    panels[0].legend(fontsize=8)
-    for panel, (kind, label) in zip(panels[1:], AXES.items(), strict=True):
+    panels[0].legend(fontsize=7, ncols=2, loc="upper left")
+    for panel, (kind, (label, power)) in zip(panels[1:], AXES.items(), strict=True):
         own = [line for line in by_size if line["name"].startswith(kind)]
-        panel.plot(*_milliseconds([(line["size"], line["step_s"]) for line in own]), "o-", ms=3)
+        points = [(line["size"], line["step_s"]) for line in own]
+        panel.plot(*_milliseconds(points), "o-", ms=3)
+        _guide(panel, points, power, label.split()[0])
         panel.set_xlabel(f"{label} (16 rows)")
+        panel.legend(fontsize=8)
     for panel in panels:
         panel.set_xscale("log")
         panel.set_yscale("log")
+        panel.set_ylim(top=1500)  # room for the legend
         panel.grid(alpha=0.3)
     for panel, kind in zip(panels[1:], AXES, strict=True):
         sizes = [line["size"] for line in by_size if line["name"].startswith(kind)]
@@ -142,6 +150,14 @@ def draw(path: Path) -> None:
     for panel in grid[:, 0]:
         panel.set_ylabel("ms for a step")
     figure.savefig(path, dpi=110)
+
+
+def _guide(panel: Any, points: Sequence[tuple[int, float]], power: int, what: str) -> None:
+    """A line to the last point with the slope that the work has."""
+    last, seconds = points[-1]
+    line = [(at, seconds * (at / last) ** power) for at, _ in points]
+    name = f"∝ {what}" if power == 1 else f"∝ {what}$^{power}$"
+    panel.plot(*_milliseconds(line), "--", color="grey", lw=1, label=name)
 
 
 def _milliseconds(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
@@ -161,6 +177,7 @@ def main() -> None:
     if args.draw is not None:
         draw(args.draw)
         return
+    torch.set_num_threads(1)
     if args.sizes:
         found = measure_sizes(args.steps)
     else:
