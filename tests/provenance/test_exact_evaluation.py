@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 import dolphin as dl
 from dolphin.programs import recursion
 from dolphin.provenance import Exact
-from dolphin.provenance.exact import compiling, sentential
+from dolphin.provenance.exact import compiling, diagrams, sentential
 from exact_cases import random_graph, reachable
 
 # ------------------------------------------------------------------------------ values, derivatives
@@ -186,3 +187,36 @@ def test_a_recursion_that_reads_numbers_is_not_remembered(rounds):
     for _ in range(4):
         ways(edges(0), read=lambda found: found.probs())
     assert len(rounds) == 4
+
+
+@pytest.mark.parametrize("overlap", [0, 4, 10**6])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_nodes_joined_at_once_are_the_same_function(monkeypatch, seed, overlap):
+    """Against all worlds, and pairs; with no overlap allowed pairs are joined, with any all."""
+    chance = random.Random(seed)
+    sizes = [chance.randint(2, 4) for _ in range(4)]
+    answers = {
+        world: chance.randrange(3) for world in itertools.product(*(range(n) for n in sizes))
+    }
+    probs = [torch.rand(2, n, dtype=torch.float64).softmax(1).requires_grad_() for n in sizes]
+
+    def computed(many):
+        monkeypatch.setattr(diagrams, "MANY", many)
+        monkeypatch.setattr(diagrams, "OVERLAP", overlap)
+        dl.cache_clear()
+        exact = Exact(compiler="diagrams")
+        inputs = [dl.Distribution(p, range(p.shape[1]), provenance=exact) for p in probs]
+        made = dl.apply(*inputs, lambda *world: answers[world])
+        shorter = dl.apply(*inputs[1:3], lambda a, b: (a + b) % 3)  # fewer facts: cases overlap
+        result = dl.union(made, shorter).probs([0, 1, 2])
+        weights = torch.linspace(0.5, 2.0, 6, dtype=torch.float64).view(2, 3)
+        return result, torch.autograd.grad((result * weights).sum(), probs)
+
+    wanted = torch.zeros(2, 3, dtype=torch.float64)
+    for world, answer in answers.items():
+        weight = torch.stack([p[:, c] for p, c in zip(probs, world, strict=True)]).prod(0)
+        for symbol in {answer, (world[1] + world[2]) % 3}:
+            wanted = wanted + weight[:, None] * (torch.arange(3) == symbol)
+    values, gradients = computed(many=1)
+    torch.testing.assert_close(values, wanted)
+    torch.testing.assert_close(gradients, computed(many=10**9)[1])

@@ -22,6 +22,8 @@ from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, TRUE, Formu
 from dolphin.provenance.exact.ordering import Order
 
 GROUND = sys.maxsize  # the level of the constants
+MANY = 64  # nodes that are worth a try to join them all at once
+OVERLAP = 4  # how often each node may be met at each level on the way
 REMEMBERED = 1_000_000  # results of `_join` that are remembered at once
 
 
@@ -141,12 +143,61 @@ class Diagrams:
         return sorted(seen)  # nodes are created after those that they lead to
 
     def _fold(self, nodes: list[int], neutral: int, budget: Budget) -> int:
-        """∧ or ∨ of many nodes, pair by pair."""
+        """∧ or ∨ of many nodes: all at once if they are many and fall apart, else pair by pair."""
+        if len(nodes) > MANY:
+            whole = self._apart(neutral, nodes, budget)
+            if whole is not None:
+                return whole
         while len(nodes) > 1:
             pairs = zip(nodes[::2], nodes[1::2], strict=False)
             joined = [self._join(neutral, f, g, budget) for f, g in pairs]
             nodes = joined + nodes[len(joined) * 2 :]
         return nodes[0] if nodes else neutral
+
+    def _apart(self, neutral: int, nodes: Sequence[int], budget: Budget) -> int | None:
+        """∧ or ∨ of nodes that mostly decide different cases, such as all ways to get a result.
+
+        None if they overlap too much: then pairs are joined sooner than all cases are told apart.
+        100,000 combinations of five inputs take 2 instead of 18 s.
+        """
+        known: dict[frozenset[int], int] = {}
+        left = OVERLAP * len(nodes) * len(self.order)
+
+        def joined(members: frozenset[int]) -> int:
+            nonlocal left
+            if len(members) <= 1:
+                return next(iter(members), neutral)
+            if TRUE - neutral in members:
+                return TRUE - neutral
+            found = known.get(members)
+            if found is not None:
+                return found
+            left -= len(members)
+            if left < 0:
+                raise _OverlapError
+            budget.check(len(self.nodes))
+            level = min(self.nodes[node][0] for node in members)
+            here = [self.nodes[node] for node in members if self.nodes[node][0] == level]
+            below = {node for node in members if self.nodes[node][0] != level}
+            at: dict[int, set[int]] = {
+                column: set(below) for *_, cases in here for column, _ in cases
+            }
+            for _, default, cases in here:
+                for column, node in cases:
+                    at[column].add(node)
+                if default != neutral:
+                    below.add(default)
+                    left -= len(at)
+                    for column in at.keys() - dict(cases).keys():
+                        at[column].add(default)
+            cases = tuple((c, joined(_without(neutral, at[c]))) for c in sorted(at))
+            known[members] = found = self._make(level, joined(_without(neutral, below)), cases)
+            return found
+
+        try:
+            return joined(_without(neutral, set(nodes)))
+        except _OverlapError:
+            return None
 
     def _make(self, level: int, default: int, cases: tuple[tuple[int, int], ...]) -> int:
         cases = tuple(case for case in cases if case[1] != default)
@@ -201,6 +252,14 @@ class Diagrams:
             found = self._make(level, self._negate(default), cases)
             self._negated[f], self._negated[found] = found, f
         return found
+
+
+class _OverlapError(Exception):
+    """Nodes have too many cases in common."""
+
+
+def _without(neutral: int, nodes: set[int]) -> frozenset[int]:
+    return frozenset(nodes - {neutral})
 
 
 def last_uses(table: FormulaTable, formulas: Sequence[int], roots: Sequence[int]) -> dict[int, int]:
