@@ -79,3 +79,14 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+def test_results_are_looked_up_again_only_if_there_are_more_by_now(arity):
+    memo = Memo(arity)
+    one, other = ([np.array([n])] * arity for n in (3, 4))
+    assert memo.add(one, np.array([70]), since=0) == 1
+    both = [np.concatenate(pair) for pair in zip(one, other, strict=True)]
+    assert memo.add(both, np.array([71, 80]), since=0) == 1  # somebody else was faster with 3
+    assert memo.find(both).tolist() == [70, 80]
+    assert len(memo) == 2

@@ -44,6 +44,7 @@ def evaluate(
     if len(columns[0]) == 0:
         return np.empty(0, dtype=np.int64)
     memo = None if key is None else table.memo(key, len(columns))
+    since = 0 if memo is None else len(memo)
     if memo is None:
         results = np.full(len(columns[0]), MISSING, dtype=np.int64)
     else:
@@ -65,7 +66,7 @@ def evaluate(
         for part in _parts(len(combinations), seen, alone):
             made[part], kept[part] = call.some(combinations[part])
     if memo is not None and (watch is None or watch.steady):
-        table.remember(memo, [column[kept] for column in new], made[kept])
+        table.remember(memo, [column[kept] for column in new], made[kept], since)
     results[missing] = made if inverse is None else made[inverse]
     return results
 

@@ -103,7 +103,9 @@ def is_plain(symbol: Any) -> bool:
     cls = type(symbol)
     if cls in _PLAIN:
         return True
-    return cls in (tuple, frozenset) and all(map(is_plain, symbol))
+    if cls is not tuple and cls is not frozenset:
+        return False
+    return _PLAIN.issuperset(map(type, symbol)) or all(map(is_plain, symbol))
 
 
 def _fixed(symbol: Any, classes: dict[type, None]) -> bool:

@@ -266,9 +266,15 @@ class SymbolTable:
         memo = self.memos.get((arity, key))
         return self.memos.setdefault((arity, key), Memo(arity)) if memo is None else memo
 
-    def remember(self, memo: Memo, columns: Sequence[np.ndarray], results: np.ndarray) -> None:
-        """Add results of distinct combinations to a memo of this table."""
-        new = memo.add(columns, results)
+    def remember(
+        self,
+        memo: Memo,
+        columns: Sequence[np.ndarray],
+        results: np.ndarray,
+        since: int | None = None,
+    ) -> None:
+        """Add results of distinct combinations to a memo of this table; `since`: see `Memo.add`."""
+        new = memo.add(columns, results, since)
         with lock:
             self.remembered += new
 
