@@ -58,6 +58,15 @@ def float64():
     torch.set_default_dtype(before)
 
 
+@pytest.fixture
+def dynamo():
+    """The compiler, without what it knows from other tests; it takes two seconds to import."""
+    import torch._dynamo.testing
+
+    torch._dynamo.reset()
+    return torch._dynamo
+
+
 @pytest.fixture(params=DEVICES)
 def device(request) -> torch.device:
     return torch.device(request.param)

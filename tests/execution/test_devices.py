@@ -6,7 +6,6 @@ import operator
 
 import pytest
 import torch
-import torch._dynamo.testing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dolphin as dl
@@ -59,7 +58,7 @@ def test_shared_programs_read_no_value_and_launch_few_operations(name):
 @pytest.mark.parametrize(
     "name", ["damp", "dtkp-am", "dtkp-wmc", "exact", "viterbi", "noisy-or", "min-max", "hamacher"]
 )
-def test_one_compiled_module_serves_all_batches(name):
+def test_one_compiled_module_serves_all_batches(name, dynamo):
     """One graph for a single row, as the compiler has it, and one for all other numbers of rows.
 
     By default the compiler makes one more, for the first number of rows; that is tried with two.
@@ -68,8 +67,7 @@ def test_one_compiled_module_serves_all_batches(name):
     traced = dl.trace(
         lambda a, b: dl.apply(a, b, operator.add), range(3), range(3), provenance=name
     )
-    torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    counter = dynamo.testing.CompileCounterWithBackend("eager")
     compiled = torch.compile(traced, fullgraph=True, dynamic=dynamic, backend=counter)
     for rows in (4, 7, 64, 3, 1000, 2, 33, 5, 128, 11, 13, 1):
         given = [torch.rand(rows, 3).softmax(1) for _ in "ab"]
@@ -126,7 +124,7 @@ class Ragged(torch.nn.Module):
         return d.map(lambda where: where[1]).probs(range(4))
 
 
-def test_no_operation_is_looked_into():
+def test_no_operation_is_looked_into(dynamo):
     """A compiled program has a frame after each operation, and none of the engine."""
 
     def program(probs):
@@ -137,23 +135,21 @@ def test_no_operation_is_looked_into():
         loss = dl.nll_loss(dl.reduce(max, [a, b]), [1, 2]) + a.normalized().expected().sum()
         return loss + both.entropy().sum() + settled.probs().sum() + 0 * choice.sum()
 
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
+    dynamo.utils.counters.clear()
     probs = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]])
     found = torch.compile(program, backend="eager")(probs)
     torch.testing.assert_close(found, program(probs))
-    assert torch._dynamo.utils.counters["frames"]["total"] <= 30  # over 100 for one of the engine
+    assert dynamo.utils.counters["frames"]["total"] <= 30  # over 100 for one of the engine
 
 
 @pytest.mark.parametrize("kind", [Kept, Ragged])
-def test_a_model_whose_rows_differ_is_not_compiled_again(kind):
+def test_a_model_whose_rows_differ_is_not_compiled_again(kind, dynamo):
     """The network is compiled, for any number of rows; the operations are not looked into."""
     torch.manual_seed(0)
-    torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    counter = dynamo.testing.CompileCounterWithBackend("eager")
     model = kind()
     compiled = torch.compile(model, backend=counter)
-    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+    with dynamo.config.patch(fail_on_recompile_limit_hit=True):
         for step in range(100):
             images = torch.rand(1 + step * 5 % 9, 2, 6)
             whole = len(images) * 2 - 1

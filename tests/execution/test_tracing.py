@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-import torch._dynamo.testing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dolphin as dl
@@ -104,11 +103,10 @@ def test_user_functions_do_not_run_again():
         if (place + of // 2) % 2 or program[0] is closure  # a second each
     ],
 )
-def test_compiled_equals_eager_and_compiles_once(program, symbols, exclusive, provenance):
+def test_compiled_equals_eager_and_compiles_once(program, symbols, exclusive, provenance, dynamo):
     """fullgraph=True: nothing falls back to Python. Fresh numbers don't compile again."""
     traced = dl.trace(program, *symbols, exclusive=exclusive, provenance=provenance)
-    torch._dynamo.reset()
-    compiler = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiler = dynamo.testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(traced, fullgraph=True, backend=compiler)
     for _ in range(3):
         probs = inputs(symbols, exclusive)
@@ -224,11 +222,10 @@ def test_a_traced_question_has_the_same_answer(name, exclusive, ask):
     torch.testing.assert_close(module.probs(probs), eager.probs(list(module.symbols)))
 
 
-def test_a_trace_under_exact_compiles_as_a_whole():
+def test_a_trace_under_exact_compiles_as_a_whole(dynamo):
     with dl.using("exact"):
         traced = dl.trace(lambda a, b: a + b, range(2), range(2))
     probs = torch.rand(3, 2).softmax(1), torch.rand(3, 2).softmax(1)
-    torch._dynamo.reset()
     compiled = torch.compile(traced, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(*probs), traced(*probs))
 
