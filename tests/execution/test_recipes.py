@@ -50,20 +50,22 @@ def test_names_of_the_module_that_change_between_samples():
     assert_same_as_the_loop(program, (given, list(range(COUNT))), given, 1e-8)
 
 
-@pytest.mark.parametrize("change", ["name", "container"])
+@pytest.mark.parametrize("change", ["name", "container", "closure"])
 def test_names_that_change_before_a_function_runs_are_refused(change):
     """Symbols depend on numbers, so functions run after all samples have requested them."""
 
     def program(row, number):
         global LIMIT
-        if change == "name":
-            LIMIT = number
-        else:
+        if change == "container":
             TABLE[1] = number
-        function = below if change == "name" else looked_up
+        else:
+            LIMIT = number
+        shift = 1
+        closure = lambda s: below(s + shift)  # noqa: E731
+        function = {"name": below, "container": looked_up, "closure": closure}[change]
         return dl.sample(three(row), 2).map(function)
 
-    with pytest.raises(dl.InputError, match=r"sample 0: apply: what (below|looked_up) reads was"):
+    with pytest.raises(dl.InputError, match=r"sample 0: apply: what .* reads was changed after"):
         dl.batched(program)(rows(), list(range(COUNT)))
 
 
@@ -86,6 +88,27 @@ def test_closures_and_defaults_that_differ_between_samples():
         return dl.apply(closed, default, lambda x, y: (x, y))
 
     assert_same_as_the_loop(program, (given, list(range(COUNT))), given, 1e-8)
+
+
+def test_functions_without_an_identity_that_differ_between_samples():
+    """Each is gone before the next one is made, perhaps in the same place of the memory."""
+    given = rows()
+
+    def program(row, number):
+        return dl.sample(three(row), 2).map(lambda s: getattr(s, "real") + 10 * number)  # noqa: B009
+
+    assert_same_as_the_loop(program, (given, list(range(COUNT))), given, 1e-8)
+
+
+def test_three_keys_that_run_later():
+    given = rows()
+
+    def program(row):
+        each = [dl.sample(three(row), 2) for _ in range(3)]
+        keys = (lambda x: x % 2, lambda y: y % 2, lambda z: (z + 1) % 2)
+        return dl.apply_if(*each, lambda x, y, z: (x, y, z), on=keys)
+
+    assert_same_as_the_loop(program, (given,), given, 1e-8)
 
 
 def test_the_same_code_with_other_names():

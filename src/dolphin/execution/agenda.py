@@ -89,7 +89,8 @@ class Agenda:
             else:
                 node.facts |= self.bits_of(d)
         if not node.operands:
-            node.facts = 1 << (2 * node.sample.count_input())
+            node.facts = 1 << (2 * node.sample.inputs)
+            node.sample.inputs += 1
         kind = node.kind
         kind.left += 1
         kind.depths += node.depth

@@ -29,7 +29,6 @@ from dolphin.execution.recipes import (
     recalled_row,
     remember,
     remember_row,
-    trails_of,
 )
 from dolphin.execution.steady import steady
 from dolphin.execution.tagged import Tagged
@@ -37,7 +36,7 @@ from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.registry import negates
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.identity import key_of, name_of
+from dolphin.symbolic.identity import name_of
 from dolphin.symbolic.planning import make_plan, union_plan
 from dolphin.symbolic.plans import Plan, RowAddress, Rows
 from dolphin.symbolic.surroundings import surroundings
@@ -133,16 +132,15 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
     functions = (task.function, task.condition, *(task.on or ()))
     held = [None if f is None else steady(f) for f in functions]
     changing = any(h is None for h, f in zip(held, functions, strict=True) if f is not None)
-    identity = key_of(task.operation, functions, task.cache)  # tensors count as themselves
     if not changing:
-        on = (held[2], held[3]) if task.on is not None else None
+        on = tuple(held[2:]) if task.on is not None else None
         task = task._replace(function=held[0], condition=held[1], on=on)
-    if identity is None:
-        identity = tuple(map(id, functions))
+    later = Later.of(task)
+    # The task is kept until it has run, so no other function has the same number before.
+    identity = later.identity or tuple(map(id, (task.function, task.condition, *(task.on or ()))))
     key = (identity, task.cache, len(operands))
     kind = common.kind(task.operation, key, _run_combinations)
     form = common.form(None, all(d.exclusive for d in operands))
-    later = Later(task, trails_of(given_functions(task)))
     made = recorded(common.sample, kind, operands, later, form)
     if changing:
         made.node.wait()
@@ -254,8 +252,9 @@ def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) 
 
 
 def _run_combinations(nodes: Sequence[Node]) -> None:
-    task, trails = nodes[0].payload
-    if not all(trail.unchanged() for trail in trails):
+    later: Later = nodes[0].payload
+    task = later.task
+    if not later.unchanged():
         names = " and ".join(map(name_of, given_functions(task)))
         raise InputError(
             f"{task.operation}: what {names} reads was changed after the call. Inside "

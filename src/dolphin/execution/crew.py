@@ -55,19 +55,14 @@ class _Gate:
 class _Sample:
     """A running sample: records its operations and waits for them."""
 
-    __slots__ = ("_inputs", "add", "agenda", "alone", "crew", "number", "thread")
+    __slots__ = ("add", "agenda", "alone", "crew", "inputs", "number", "thread")
 
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number, self.thread = crew, number, threading.get_ident()
         self.agenda = crew.agenda
         self.add = crew.agenda.add
         self.alone: Surroundings | None = None
-        self._inputs = 0
-
-    def count_input(self) -> int:
-        """The number of one more input of this sample."""
-        self._inputs += 1
-        return self._inputs - 1
+        self.inputs = 0  # that it has created
 
     def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
         return batching.combine(self, task, operands)

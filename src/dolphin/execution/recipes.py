@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.pending import Form, Kind, Pending, Waiting, recorded
 from dolphin.execution.tagged import Holder, Tagged
-from dolphin.symbolic.identity import lasting
+from dolphin.symbolic.identity import key_of, lasting
 from dolphin.symbolic.surroundings import Surroundings
 from dolphin.symbolic.tasks import Task
 from dolphin.symbolic.trails import Trail
@@ -23,7 +23,16 @@ class Later(NamedTuple):
     """A task whose plan is built when it runs."""
 
     task: Task
-    trails: tuple[Trail, ...]  # what its functions read, as far as that is names of modules
+    identity: Hashable | None  # of its functions; None if they have none
+
+    @classmethod
+    def of(cls, task: Task) -> Later:
+        """A task with the identity that its functions have now. Tensors count as themselves."""
+        return cls(task, key_of(task.operation, given_functions(task), task.cache))
+
+    def unchanged(self) -> bool:
+        """Whether what the functions read is still the same."""
+        return self.identity is None or self.identity == Later.of(self.task).identity
 
 
 class Recipe(NamedTuple):
@@ -33,7 +42,7 @@ class Recipe(NamedTuple):
     payload: Any  # a plan, a task for later, or a function of rows
     form: Form
     nothing: bool = False  # whether the result is the operand
-    functions: tuple[Callable[..., Any], ...] = ()  # kept: their numbers are in the key
+    kept: tuple[Any, ...] = ()  # objects whose numbers are in the key
     trails: tuple[Trail, ...] = ()  # what they read that the payload depends on
 
 
@@ -45,9 +54,7 @@ def recalled(
     It takes a third of the time of checking the arguments and finding the plan.
     """
     sample = around.sample
-    if sample is None or cache is not True:
-        return None
-    if sample.alone is not around and _is_seen(around):
+    if sample is None or cache is not True or (sample.alone is not around and _is_seen(around)):
         return None
     agenda = sample.agenda
     operands: list[Pending] = []
@@ -69,23 +76,20 @@ def recalled(
     recipe: Recipe | None = agenda.recipes.get(tuple(key))
     if recipe is None:
         return None
-    for trail in recipe.trails:
+    kind, payload, form, nothing, _, trails = recipe
+    for trail in trails:
         if not trail.unchanged():
             return None
-    if type(recipe.payload) is Later and repeats_draws():
+    if nothing:
+        return operands[0].copied()
+    if type(payload) is Later and repeats_draws():
         return None
-    return _as_before(sample, operands, recipe)
+    return recorded(sample, kind, operands, payload, form)
 
 
 def _is_seen(around: Surroundings) -> bool:
     """Whether something else has to see the operations."""
     return any(part is not None for part in (around.sketch, around.profile, around.execution))
-
-
-def _as_before(sample: Waiting, operands: Sequence[Pending], recipe: Recipe) -> Tagged:
-    if recipe.nothing:
-        return operands[0].copied()
-    return recorded(sample, recipe.kind, operands, recipe.payload, recipe.form)
 
 
 def remember(sample: Waiting, operands: Sequence[Tagged], task: Task, recipe: Recipe) -> None:
@@ -98,12 +102,14 @@ def remember(sample: Waiting, operands: Sequence[Tagged], task: Task, recipe: Re
         if type(d) is not Pending:
             return
         key.append(d.form)
+    kept: list[Any] = []
     for f in functions:
         if lasting(f) is None:
             return
-        key += (id(f.__code__), id(f.__globals__)) if type(f) is types.FunctionType else (id(f),)
+        kept += (f.__code__, f.__globals__) if type(f) is types.FunctionType else (f,)
+    key += map(id, kept)
     now = () if type(recipe.payload) is Later else trails_of(functions)
-    sample.agenda.recipes[tuple(key)] = recipe._replace(functions=functions, trails=now)
+    sample.agenda.recipes[tuple(key)] = recipe._replace(kept=tuple(kept), trails=now)
 
 
 def given_functions(task: Task) -> tuple[Callable[..., Any], ...]:
@@ -124,7 +130,10 @@ def recalled_row(around: Surroundings, d: Tagged, *key: Hashable) -> Tagged | No
         return None
     agenda = sample.agenda
     recipe: Recipe | None = agenda.recipes.get((d.form, id(agenda.mode()), *key))
-    return None if recipe is None else _as_before(sample, (d,), recipe)
+    if recipe is None:
+        return None
+    kind, payload, form, nothing, *_ = recipe
+    return d.copied() if nothing else recorded(sample, kind, (d,), payload, form)
 
 
 def remember_row(sample: Waiting, d: Tagged, recipe: Recipe, *key: Hashable) -> None:
