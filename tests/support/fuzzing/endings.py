@@ -16,8 +16,8 @@ def end(w: Writer, seed: int, provenance: str) -> None:
     proofs = provenance.startswith("dtkp")
     if seed % OFTEN == OFTEN - 1:
         negated_rows(w)
-    elif seed % OFTEN == 0 and proofs:
-        one_row_first(w)
+    elif seed % OFTEN == 0 and (proofs or provenance == "exact"):
+        w.rng.choice([one_row_first, rows_again] if proofs else [rows_again])(w)
     elif seed % OFTEN == 9:  # odd, so that recursions are traced
         endings = [equal_nans, _nothing]
         if provenance in ("exact", "dtkp-wmc"):
@@ -56,6 +56,20 @@ def one_row_first(w: Writer) -> None:
         names.append(_input(w, x, rows, w.symbols(columns)))
     expression = f"dl.apply({', '.join(names)}, {w.pick(texts.TERNARY)})"
     w.let("one row first", expression, w.result(names, ""))
+
+
+def rows_again(w: Writer) -> None:
+    """Rows that are taken and stacked meet what they were taken from: they are the same facts."""
+    symbols = w.symbols(2)
+    a, b, d = (
+        _input(w, w.leaf(rows, 2, [[0, 1]], "probs"), rows, w.rng.sample(symbols, 2))
+        for rows in (1, 1, 2)
+    )
+    stack = "dl.Distribution.stack([{}, {}])".format
+    taken = [f"{d}[[1, 1]]", f"{d}[[0, 1]]"]
+    one = w.pick([stack(a, b), stack(f"{d}[1]", a), stack(f"{d}[0]", f"{d}[0]"), *taken])
+    other = w.pick([a, d, stack(b, a), stack(f"{d}[0]", b)])
+    w.let("rows again", f"dl.apply({one}, {other}, lambda a, b: a == b)", Info(2, 2))
 
 
 def above_one(w: Writer) -> None:
