@@ -38,7 +38,7 @@ def new_task(arguments: list[str]) -> int:
         sys.stdout.write(f"written: {path}\n")
     name, cls = given[0], class_name(given[0])
     sys.stdout.write(f"train it with: dolphin train --task {name}:{cls} --epochs 5\n")
-    sys.stdout.write(f"check it with: python -m pytest test_{name}.py\n")
+    sys.stdout.write(f"check it with: python -m pytest test_{name}.py  (pip install pytest)\n")
     return 0
 
 
