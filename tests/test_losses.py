@@ -222,3 +222,22 @@ def test_gradients_at_zero_keep_their_ratio(name, dtype):
     (slope,) = torch.autograd.grad(losses.sum(), x)
     assert (slope[0, 1] / slope[0, 0]).item() == pytest.approx(4.0, rel=1e-4)
     assert losses[1].item() == pytest.approx(-math.log(0.25e-20), rel=1e-5)
+
+
+@pytest.mark.parametrize("per_row", [False, True], ids=["shared", "per row"])
+def test_several_symbols_that_match_are_asked_once(per_row):
+    """-log(.1 + .3) - log(1 - .6) in the first row, -2 log(.5) in the second."""
+    asked = []
+
+    def near(symbol, target):
+        asked.append((symbol, target))
+        return abs(symbol - target) < 1
+
+    rows = [[0.1, 0.3, 0.6], [0.5, 0.0, 0.5]]
+    d = dl.Distribution(torch.tensor(rows, dtype=torch.float64), [1.0, 1.5, 4.0])
+    if per_row:
+        d = dl.Distribution.from_rows([([1.0, 1.5, 4.0], row) for row in rows])
+    losses = dl.bce_loss(d, [1.2, 4.0], match=near, reduction="none")
+    wanted = [-math.log(0.4) - math.log(0.4), -2 * math.log(0.5)]
+    assert losses.tolist() == pytest.approx(wanted, rel=1e-6)
+    assert len(asked) == len(set(asked)) == 6

@@ -34,6 +34,7 @@ from dolphin.reading import (
     Match,
     columns,
     log_prob_of,
+    log_prob_of_any,
     matching,
     read_targets,
     target_places,
@@ -120,8 +121,10 @@ def bce_loss(
         places = np.full((d.batch, 1), -1, dtype=np.int64)
         places[hits[0], 0] = hits[1]
         up = _finite(columns(logs, places, ZERO)[:, 0])
+    elif hits is not None:
+        up = _finite(log_prob_of_any(d, hits))
     else:
-        up = _reachable(d, "bce_loss", rows.targets, match)
+        up = _reachable(d, "bce_loss", rows.targets, None)
     down = torch.where(_others(d, rows.targets, hits).to(rest.device), rest, 0.0).sum(1)
     return rows.reduced(-(up + down))
 

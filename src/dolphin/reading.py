@@ -104,7 +104,7 @@ def _of_targets(
     numbers_of = d.provenance.log_probs if logs else d.provenance.probs
     low = ZERO if logs else 0.0
     if match is not None:
-        tags, known = _matching_tags(d, operation, targets, match)
+        tags, known = _matching_tags(d, *matching(operation, d.domain, targets, match))
         return _where_known(known, numbers_of(tags).view(-1), low)
     places = target_places(d, targets)
     if warn and (places < 0).any():
@@ -132,11 +132,14 @@ def _of_target_each(
     return [row.clone() for row in numbers.split(1)]
 
 
-def _matching_tags(
-    d: Tagged, operation: str, targets: Sequence[Any], match: Match
-) -> tuple[Tags, np.ndarray]:
-    """⊕ over the symbols that match their row's target, flattened; in which rows one does."""
-    row, place = matching(operation, d.domain, targets, match)
+def log_prob_of_any(d: Tagged, hits: tuple[np.ndarray, np.ndarray]) -> Tensor:
+    """(B,) log-probability that one of some symbols holds, given by rows and places."""
+    tags, known = _matching_tags(d, *hits)
+    return _where_known(known, d.provenance.log_probs(tags).view(-1), ZERO)
+
+
+def _matching_tags(d: Tagged, row: np.ndarray, place: np.ndarray) -> tuple[Tags, np.ndarray]:
+    """⊕ over the symbols at some places of each row, flattened; in which rows there are any."""
     flat, address = d.flat_tags(d.tags_to_read())
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
