@@ -22,9 +22,8 @@ from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged, operands
 from dolphin.inputs.arguments import count, flag, items
 from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols
-from dolphin.inputs.entering import input_of, tags_of
+from dolphin.inputs.entering import input_of, inputs_of, tags_of
 from dolphin.inputs.rows import read_rows as rows_of_input
-from dolphin.inputs.shared import read_each
 from dolphin.operators import Operators
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.registry import AnyProvenance, resolve
@@ -144,9 +143,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         ('a', 0.25)
         """
         operation = "Distribution.each_from_logits"
-        algebra = resolve(operation, provenance)
-        each = read_each(operation, logits, symbols, exclusive)
-        return [Distribution._of(tags_of(given, algebra)) for given in each]
+        each = inputs_of(operation, logits, symbols, exclusive, provenance)
+        return [Distribution._of(result) for result in each]
 
     @classmethod
     @eager

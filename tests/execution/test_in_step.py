@@ -57,6 +57,15 @@ def independent(rows):
     return first
 
 
+def each(rows):
+    """All inputs of a sample at once; each is recorded."""
+    logits = torch.stack(rows)[None]
+    total, *more = dl.Distribution.each_from_logits(logits, range(logits.shape[2]))
+    for digit in more:
+        total = dl.sample(dl.apply_if(total, dl.sample(digit, 3), add, fits), 3)
+    return total
+
+
 @pytest.fixture
 def places(monkeypatch):
     """How many places the inputs of each run were kept by."""
@@ -73,7 +82,7 @@ def places(monkeypatch):
 
 
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-@pytest.mark.parametrize("program", [chain, probabilities, independent])
+@pytest.mark.parametrize("program", [chain, probabilities, independent, each])
 @pytest.mark.parametrize("ragged", [False, True], ids=["equal", "ragged"])
 def test_same_as_the_loop(algebra, program, ragged, places):
     rows = rows_of([3 + ragged * (number % 2) for number in range(COUNT)])

@@ -14,7 +14,7 @@ from dolphin.execution.pending import Form, Kind, Kinds, Node, Waiting, recorded
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
 from dolphin.inputs.checks import Kind as Numbers
-from dolphin.inputs.shared import Given, is_one_row, read, read_columns
+from dolphin.inputs.shared import Given, is_one_row, read, read_columns, read_each
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.registry import AnyProvenance, resolve
@@ -36,6 +36,28 @@ def input_of(
     if sample is not None and is_one_row(numbers):
         return _input_of_sample(sample, operation, numbers, symbols, exclusive, kind, algebra)
     return tags_of(read(operation, numbers, symbols, exclusive, kind), algebra)
+
+
+def inputs_of(
+    operation: str,
+    logits: Any,
+    symbols: Any,
+    exclusive: Exclusive,
+    provenance: AnyProvenance | None,
+) -> list[Tagged]:
+    """The inputs of `Distribution.each_from_logits`; inside `batched`, recorded one by one."""
+    algebra = resolve(operation, provenance)
+    sample = surroundings().sample
+    if sample is None or not isinstance(logits, Tensor) or logits.dim() != 3 or len(logits) != 1:
+        return [
+            tags_of(given, algebra) for given in read_each(operation, logits, symbols, exclusive)
+        ]
+    if type(symbols) is not tuple:
+        symbols = read_symbols(operation, symbols)
+    return [
+        input_of(operation, part, symbols, exclusive, "logits", algebra)
+        for part in logits.unbind(1)
+    ]
 
 
 def _input_of_sample(
