@@ -235,14 +235,14 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
 
     A `TensorProvenance` stores a tensor of shape (n, r, *tag_shape) for n symbols and r rows, with
     r = 1 if all rows have the same tags. Here n is the number of symbols of `d.symbols`, or of the
-    list given; a symbol that is not there has the tag **0**. In per-row layout n is B times as
-    large, row after row, and r is 1.
+    list given; a symbol that is not there has the tag **0**, whatever number that is. In per-row
+    layout n is B times as large, row after row, and r is 1.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([[0.25, 0.75]], "ab", provenance="stable-product")
     >>> dl.get_tags(d, ["b", "z"])
     tensor([[0.7500],
-            [0.0000]])
+            [  -inf]])
     """
     d = operand("get_tags", distribution)
     wanted = d.domain.members if symbols is None else symbols

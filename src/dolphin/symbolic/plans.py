@@ -195,6 +195,7 @@ class Caches:
 
     def forget_symbols(self) -> None:
         self.restart()
+        self.restarts = 0  # those that the limits caused, since then
 
     def restart(self) -> SymbolTable:
         """Continue with an empty table."""
