@@ -13,6 +13,7 @@ from fuzzing.semirings import Numbers, RefusedError, Semiring, TopK, UnsettledEr
 
 Entry = tuple[Any, Any]  # a symbol and its tag
 Answer = Callable[[list[Any]], Any]
+SMALL = 1e-12  # more than rounding leaves of 1 - 1 in double precision
 
 
 class Questions:
@@ -186,6 +187,8 @@ class Questions:
             whole = self.semiring.probability(holds)
             if 0.0 < whole.real < 1e-25:
                 raise UnsettledError("single precision can't tell the event from an impossible one")
+            if self._loose(holds):
+                raise UnsettledError("an event that rounding makes possible or impossible")
             divisors.append(whole.real or 1.0)
             parts = [
                 Jet(0.0)
@@ -193,7 +196,8 @@ class Questions:
                 else self.semiring.probability(self._times([tag, holds])) / whole
                 for _, tag in row
             ]
-            rows.append(self._input(row.symbols, parts, exclusive=d.exclusive))
+            loose = [self._loose(self._times([tag, holds])) for _, tag in row]
+            rows.append(self._input(row.symbols, parts, loose, exclusive=d.exclusive))
         self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=d.exclusive)
 
@@ -207,16 +211,27 @@ class Questions:
             if whole.real > 0.0:
                 probs = [p / whole for p in probs]
                 divisors.append(whole.real)
-            rows.append(self._input(row.symbols, probs, exclusive=True))
+            loose = [self._loose(tag) for _, tag in row]
+            rows.append(self._input(row.symbols, probs, loose, exclusive=True))
         self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=True)
 
-    def _input(self, symbols: list[Any], probs: list[Jet], *, exclusive: bool) -> Row:
+    def _loose(self, tag: Any) -> bool:
+        """Whether a probability is 0 only up to rounding."""
+        if isinstance(self.semiring, Numbers) or not self.semiring.counts:
+            return False
+        found = self.semiring.probability(tag).real
+        return found < SMALL and self.semiring.rounded(tag, SMALL).real > found + SMALL / 2.0
+
+    def _input(
+        self, symbols: list[Any], probs: list[Jet], loose: list[bool], *, exclusive: bool
+    ) -> Row:
         """Facts of their own."""
         row = Row()
         groups = [list(range(len(symbols)))] if exclusive else [[c] for c in range(len(symbols))]
         for members in groups:
-            group = Group(next(self.groups), tuple(probs[c] for c in members))
+            may_round = frozenset(at for at, c in enumerate(members) if loose[c])
+            group = Group(next(self.groups), tuple(probs[c] for c in members), may_round)
             for choice, column in enumerate(members):
                 row.add(symbols[column], self.semiring.fact(group, choice))
         return row

@@ -16,10 +16,14 @@ FALSE, TRUE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Facts of which at most one holds, with their probabilities."""
+    """Facts of which at most one holds, with their probabilities.
+
+    `loose`: those whose probability is 0 only up to rounding.
+    """
 
     number: int
     probs: tuple[Jet, ...]
+    loose: frozenset[int] = frozenset()
 
     @property
     def none(self) -> int:
@@ -28,6 +32,10 @@ class Group:
 
     def probability(self, choice: int) -> Jet:
         return 1.0 - total(self.probs) if choice == self.none else self.probs[choice]
+
+    def rounds(self, choice: int) -> bool:
+        """Whether a probability of 0 may be rounded: what is left of several facts, for example."""
+        return choice in self.loose or choice == self.none > 1
 
 
 class Diagrams:
@@ -86,8 +94,11 @@ class Diagrams:
             self._memo[key] = self._node(group, tuple(map(self.negation, branches)))
         return self._memo[key]
 
-    def probability(self, a: int) -> Jet:
-        """The weight of all worlds in which the formula holds."""
+    def probability(self, a: int, rounding: float = 0.0) -> Jet:
+        """The weight of all worlds in which the formula holds.
+
+        `rounding` is added to what may be rounded.
+        """
         memo: dict[int, Jet] = {FALSE: Jet(0.0), TRUE: Jet(1.0)}
 
         def weigh(node: int) -> Jet:
@@ -95,7 +106,7 @@ class Diagrams:
                 group, branches = self._nodes[node]
                 assert group is not None
                 memo[node] = total(
-                    group.probability(c) * weigh(branch)
+                    (group.probability(c) + rounding * group.rounds(c)) * weigh(branch)
                     for c, branch in enumerate(branches)
                     if branch != FALSE
                 )

@@ -52,6 +52,10 @@ class Semiring:
     def probability(self, tag: Any) -> Jet:
         raise NotImplementedError
 
+    def rounded(self, tag: Any, rounding: float) -> Jet:
+        """The probability of all worlds, if what is left of a choice is this much more."""
+        raise NotImplementedError
+
     def same(self, one: Any, other: Any) -> bool:
         return one == other
 
@@ -84,6 +88,9 @@ class Exact(Semiring):
 
     def probability(self, tag: int) -> Jet:
         return self.diagrams.probability(tag)
+
+    def rounded(self, tag: int, rounding: float) -> Jet:
+        return self.diagrams.probability(tag, rounding)
 
 
 class TopK(Semiring):
@@ -167,6 +174,9 @@ class TopK(Semiring):
     def probability(self, tag: Proofs) -> Jet:
         if not self.exact:
             return clipped(total(map(self._weight, tag)))
+        return self.rounded(tag, 0.0)
+
+    def rounded(self, tag: Proofs, rounding: float) -> Jet:
         diagrams, formula = Diagrams(), FALSE
         for proof in tag:
             holds = TRUE
@@ -176,7 +186,7 @@ class TopK(Semiring):
                     allowed = diagrams.either(allowed, diagrams.fact(group, choice))
                 holds = diagrams.both(holds, allowed)
             formula = diagrams.either(formula, holds)
-        return diagrams.probability(formula)
+        return diagrams.probability(formula, rounding)
 
 
 class Numbers(Semiring):
