@@ -135,6 +135,7 @@ AIMS: Sequence[Sequence[str]] = (
     ("PathFinder-128", "95 %", "pathfinder-128-seed*"),
     ("PathFinder-128, distances balanced", "", "pathfinder-128-balanced-seed*"),
     ("PathFinder-128, 9 dashes", "", "pathfinder-128-9dashes-seed*"),
+    ("PathFinder-128, 14 dashes", "", "pathfinder-128-14dashes-seed*"),
     ("PathFinder-256", "95 %", "pathfinder-256-seed*"),
     ("CLUTRR-3", "above the paper", "clutrr-3-seed*"),
     ("CLUTRR-4", "above the paper's 53.6 %", "clutrr-4-seed*"),

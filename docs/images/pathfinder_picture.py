@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent
 CACHE = Path("build/pathfinder")
 RESULTS = Path("benchmarks/results/training")
 COLOURS = {32: "#1d6996", 128: "#e17c05", 256: "#0f8554"}
+STYLES = {6: "-", 9: "--", 14: "-."}
 
 
 def samples(size: int, dashes: int, count: int, seed: int) -> data.PathBatch:
@@ -54,7 +55,7 @@ def draw_learning(path: Path) -> None:
         label = f"{size}×{size}, {dashes} dashes" + (", distances balanced" if balanced else "")
         seen = [epoch["samples_seen"] for epoch in run["history"]]
         right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
-        style = ":" if balanced else "--" if dashes > 6 else "-"
+        style = ":" if balanced else STYLES[dashes]
         axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=label)
     axes.axhline(50, color="#999999", lw=0.8)
     axes.set(xlabel="samples seen", ylabel="right answers, validation (%)", ylim=(45, 101))
