@@ -34,7 +34,8 @@ def input_of(
     algebra = resolve(operation, provenance)
     sample = surroundings().sample
     if sample is not None and is_one_row(numbers):
-        return _input_of_sample(sample, operation, numbers, symbols, exclusive, kind, algebra)
+        recipe = _recipe_for(sample, operation, numbers, symbols, exclusive, kind, algebra)
+        return _recorded(sample, recipe, numbers)
     return tags_of(read(operation, numbers, symbols, exclusive, kind), algebra)
 
 
@@ -54,13 +55,14 @@ def inputs_of(
         ]
     if type(symbols) is not tuple:
         symbols = read_symbols(operation, symbols)
-    return [
-        input_of(operation, part, symbols, exclusive, "logits", algebra)
-        for part in logits.unbind(1)
-    ]
+    parts = logits.unbind(1)
+    if not parts or not is_one_row(parts[0]):
+        return [input_of(operation, each, symbols, exclusive, "logits", algebra) for each in parts]
+    recipe = _recipe_for(sample, operation, parts[0], symbols, exclusive, "logits", algebra)
+    return [_recorded(sample, recipe, part) for part in parts]
 
 
-def _input_of_sample(
+def _recipe_for(
     sample: Waiting,
     operation: str,
     row: Tensor,
@@ -68,7 +70,8 @@ def _input_of_sample(
     exclusive: Exclusive,
     kind: Numbers,
     algebra: Provenance,
-) -> Tagged:
+) -> tuple[Kind, Form]:
+    """How an input is recorded, as before if it is like another one."""
     agenda = sample.agenda
     key: Hashable = None
     given = symbols  # kept with the recipe: the key may have its number
@@ -86,7 +89,11 @@ def _input_of_sample(
         recipe = _recipe_of_input(agenda, operation, row, symbols, exclusive, kind, algebra), given
         if key is not None:
             agenda.recipes[key] = recipe
-    (written, form), _ = recipe
+    return recipe[0]
+
+
+def _recorded(sample: Waiting, recipe: tuple[Kind, Form], row: Tensor) -> Tagged:
+    written, form = recipe
     version = None if row.is_inference() else row._version
     payload = (row.clone() if version is None else row, version)
     return recorded(sample, written, (), payload, form)
