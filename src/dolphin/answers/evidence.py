@@ -92,7 +92,7 @@ def _some_possible(d: Tagged, logs: Tensor, whole: Tensor) -> Tensor:
     """In which rows some symbol is possible, (B, 1).
 
     A fact of exactly 0 has the logarithm of the smallest number that is told apart from it. Below
-    that a product may be one of tiny factors or have a factor of 0: nobody can tell.
+    that a product may be one of tiny factors or have a factor of 0: the two look alike.
     """
     if d.groups is None:
         return whole > flush(whole.dtype)

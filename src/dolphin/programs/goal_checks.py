@@ -107,7 +107,7 @@ def _once(
 def _missed(
     step: Step, start: Distribution[S], wanted: Callable[[S], bool], most: int | None = None
 ) -> Missed | None:
-    """What is wanted and needs something that is not, among at most so many symbols of `start`."""
+    """What is wanted and needs something that is not, among `most` symbols of `start`."""
     symbols = start.symbols
     most = len(symbols) if most is None else most
     kept = _spread([symbol for symbol in symbols if wanted(symbol)], most)

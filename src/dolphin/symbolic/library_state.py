@@ -2,7 +2,7 @@
 
 The code of a library counts by identity: it is trusted to compute results from arguments. Two
 things can still change underneath it: settings (print options, the precision of decimals, the time
-zone), and names that somebody patches (a method of `fractions.Fraction`). `state_of_library` gives
+zone), and names that are patched (a method of `fractions.Fraction`). `state_of_library` gives
 a key that differs after either. Patches are noticed in the package of the function that is called,
 in the classes named there, and in what its code reads in turn (`reach`).
 """

@@ -136,7 +136,7 @@ class Sentential:
         return made
 
     def progress(self, table: FormulaTable, roots: Sequence[int], nodes: int) -> int:
-        """How many formulas are compiled by the time there are so many nodes."""
+        """How many formulas are compiled by the time there are this many nodes."""
         parts = table.reachable(roots, known=self._nodes)
         for done, formula in enumerate(parts):
             if self.manager.count() > nodes:
