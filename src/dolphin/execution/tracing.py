@@ -73,8 +73,8 @@ class Loop:
         if not {"distributive", "absorption"} <= algebra.laws or rounds > _MOST_ROUNDS:
             raise UnsupportedError(
                 f"trace: how often a fixpoint under {algebra!r} repeats depends on numbers, which "
-                "a compiler can't read. Call the traced module without torch.compile, or write "
-                "a fixed number of steps instead of dolphin.fixpoint."
+                "a compiler can't read. Call the traced module without torch.compile, or say how "
+                "many rounds are enough: dolphin.fixpoint(..., rounds=n)."
             )
         new = state
         for _ in range(rounds):
@@ -82,7 +82,7 @@ class Loop:
         return new
 
 
-_MOST_ROUNDS = 128
+_MOST_ROUNDS = 256  # a map of 12×12 cells has 144 symbols: 5,300 operations
 
 
 def run_steps(algebra: Provenance, steps: Sequence[Step], tags: list[Any]) -> None:
