@@ -9,7 +9,7 @@ import torch
 
 import dolphin as dl
 from algebras import Algebra
-from dolphin.provenance.topk import search, weighing
+from dolphin.provenance.topk import provenance, search, weighing
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -139,3 +139,25 @@ def test_groups_weighed_together_or_one_by_one(
 
     for one, other in zip(answer(1 << 16), answer(0), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["dtkp-am", "dtkp-wmc"])
+@pytest.mark.parametrize("asked", [dl.negate, lambda d: dl.forall(d, lambda s: s < 3), dl.count])
+def test_the_size_of_a_negation_is_counted_before_it_is_made(name, asked, monkeypatch):
+    with dl.using(name, k=3):
+        d = dl.Distribution(torch.rand(64, 200), range(200), exclusive=False)
+    monkeypatch.setattr(provenance, "broken", lambda *_: pytest.fail("it was made"))
+    with (
+        dl.settings(max_combinations=15_000),
+        pytest.raises(dl.SizeError, match=r"(?s)negate: .*64 rows.*max_combinations"),
+    ):
+        asked(d).probs()
+
+
+def test_a_large_negation_is_refused_at_once_and_a_usual_one_is_not():
+    with dl.using("dtkp-am", k=10):
+        large = dl.Distribution(torch.rand(256, 20_000), range(20_000), exclusive=False)
+        usual = dl.Distribution(torch.rand(16, 300), range(300), exclusive=False)
+    with pytest.raises(dl.SizeError, match="20,000 symbols"):
+        dl.negate(large)
+    torch.testing.assert_close(dl.negate(usual).probs(), 1 - usual.probs())

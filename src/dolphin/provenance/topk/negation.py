@@ -13,11 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dolphin.errors import SizeError
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.topk import together
 from dolphin.provenance.topk.encoding import Digit, constant
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.weighing import SEARCHING, opposite_facts, weights_by_group
+from dolphin.settings import current_settings
 
 Weigh = Callable[[Tensor, Tensor | None], Tensor]
 
@@ -28,6 +30,33 @@ class _Way(NamedTuple):
     digit: int
     symbols: Tensor
     scores: Tensor
+
+
+_WORDS_EACH = 10  # that the ways in which proofs fail may take, per combination that is allowed
+_STEPS = 100  # as many, one after another
+
+
+def check_size(tags: Proofs, k: int) -> None:
+    """Refuse a negation that would fill the memory or take hours, before it starts.
+
+    Each proof fails in at least two ways, or it is missing, and each way is a proof over all facts.
+    """
+    if torch.compiler.is_compiling():  # compiled code can't read the limits in force
+        return
+    ways = min(2, k)
+    words = tags.layout.words * (1 if tags.signed else 2)
+    most = _WORDS_EACH * current_settings().max_combinations
+    at_once = tags.n * tags.rows * ways * words
+    in_all = at_once * tags.k * (k if tags.k > 1 else 1)
+    if at_once > most or in_all > _STEPS * most:
+        raise SizeError(
+            f"negate: {tags.n:,} symbols with up to {tags.k:,} proofs in {tags.rows:,} rows, over "
+            f"inputs whose facts take {words:,} words for each proof, make {in_all:,} words of "
+            f"proofs that fail, {at_once:,} of them at once and more than {most:,}. Keep fewer "
+            f"symbols (dolphin.filter, dolphin.sample), use smaller batches, a k below {k} or a "
+            "provenance that keeps numbers ('damp', 'noisy-or'), or raise the limit with "
+            "dolphin.settings(max_combinations=...)."
+        )
 
 
 def broken(tags: Proofs, slot: int, k: int) -> Proofs:

@@ -29,7 +29,7 @@ from dolphin.provenance.topk.counting_models import LARGEST_K, log_probability_o
 from dolphin.provenance.topk.encoding import Layout, code_of
 from dolphin.provenance.topk.explaining import explained
 from dolphin.provenance.topk.likeliest import likeliest_choices
-from dolphin.provenance.topk.negation import broken
+from dolphin.provenance.topk.negation import broken, check_size
 from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
@@ -183,7 +183,9 @@ class TopKProofs(Provenance):
     @torch.no_grad()
     def negate(self, tags: AnyProofs) -> Proofs:
         """¬(P ∨ Q) = ¬P ∧ ¬Q, and ¬P holds if any one constraint of P is broken."""
-        tags = proofs.with_signs(written(tags))
+        tags = written(tags)
+        check_size(tags, self.k)
+        tags = proofs.with_signs(tags)
         places = np.arange(tags.n)
         plan = Contraction([places, places], places, tags.n)
         result = replace(self.one(tags.n, tags), row_map=tags.row_map)
