@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -12,22 +13,35 @@ import torch
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_frames = torch._C._dynamo.eval_frame  # type: ignore[attr-defined]
-
 
 def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Exclude an operation from compilation: its own frame, and those of all that it calls.
 
     The compiler is imported only where it is used: that takes longer than importing all of Dolphin.
     """
-    actions = getattr(_frames, "_FrameAction", None)
-    if actions is None:  # older versions of torch have no such mark
+    mark = _skip_mark()
+    if mark is None:
         return _disabled(function)
     operation = cast("Any", function)
     operation._torchdynamo_disable = True  # a compiler that meets the call breaks its graph
-    strategy = _frames._FrameExecStrategy(actions.SKIP, actions.SKIP)
-    _frames.set_code_exec_strategy(operation.__code__, strategy)
+    mark(operation.__code__)
     return function
+
+
+@functools.cache
+def _skip_mark() -> Callable[[types.CodeType], None] | None:
+    """What `torch.compiler.disable` does to code in the end, without a wrapper around each call.
+
+    None where this version of torch has no such mark, or another one: it is not public.
+    """
+    try:
+        frames = torch._C._dynamo.eval_frame  # type: ignore[attr-defined]
+        skip = frames._FrameAction.SKIP
+        strategy = frames._FrameExecStrategy(skip, skip)
+        mark = frames.set_code_exec_strategy
+    except (AttributeError, TypeError):
+        return None
+    return lambda code: mark(code, strategy)
 
 
 def _disabled(function: Callable[_P, _R]) -> Callable[_P, _R]:
