@@ -16,7 +16,7 @@ from dolphin.execution import eager
 CEILINGS = {
     "damp": (65, 77), "dtkp-am": (298, 51), "dtkp-wmc": (331, 56), "exact": (118, 120),
     "viterbi": (40, 85), "noisy-or": (96, 76), "min-max": (60, 96), "lukasiewicz": (105, 149),
-    "stable-product": (168, 179), "hamacher": (255, 470), "nilpotent": (171, 377),
+    "stable-product": (168, 222), "hamacher": (255, 470), "nilpotent": (171, 377),
     "yager": (208, 518), "schweizer-sklar": (421, 670), "frank": (205, 377),
     "boolean": (55, 0), "counting": (61, 0),
 }  # fmt: skip
