@@ -52,7 +52,7 @@ def run(seeds: Iterable[int]) -> Tally:
             tally.outcomes["failed"] += 1
             if mismatch.kind not in shrunk:  # one of each kind will do
                 shrunk.add(mismatch.kind)
-                program, mismatch = shrink(program)
+                program, mismatch = shrink(program, mismatch)
             script = program.script(program.k or 5)
             tally.failures.append(Failure(seed, mismatch.kind, str(mismatch), script))
         else:
