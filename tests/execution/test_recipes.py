@@ -196,3 +196,21 @@ def test_symbols_of_samples_in_tuples_of_their_own():
         )
 
     assert_same_as_the_loop(program, (given, list(range(COUNT))), given, 1e-8)
+
+
+def test_clearing_the_caches_changes_no_function():
+    """Another thread may do so while operations wait: what their functions read is the same."""
+
+    @dl.batched
+    def one(probs):
+        d = dl.sample(dl.Distribution(probs, [0, 1, 2]), 2)
+        d = d.map(lambda s: dl.weighted({s: 0.5, s + 1: 0.25}))
+        dl.cache_clear()
+        return d
+
+    probs = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    found = one(list(probs))
+    torch.testing.assert_close(
+        found.probs([0, 1, 2, 3]),
+        torch.tensor([[0.25, 0.275, 0.075, 0.0], [0.0, 0.1, 0.4, 0.175]]),
+    )

@@ -19,16 +19,14 @@ def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     The compiler is imported only where it is used: that takes longer than importing all of Dolphin.
     """
-    mark = _skip_mark()
-    if mark is None:
+    if _mark is None:
         return _disabled(function)
     operation = cast("Any", function)
     operation._torchdynamo_disable = True  # a compiler that meets the call breaks its graph
-    mark(operation.__code__)
+    _mark(operation.__code__)
     return function
 
 
-@functools.cache
 def _skip_mark() -> Callable[[types.CodeType], None] | None:
     """What `torch.compiler.disable` does to code in the end, without a wrapper around each call.
 
@@ -42,6 +40,9 @@ def _skip_mark() -> Callable[[types.CodeType], None] | None:
     except (AttributeError, TypeError):
         return None
     return lambda code: mark(code, strategy)
+
+
+_mark = _skip_mark()
 
 
 def _disabled(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -110,7 +110,8 @@ class Classes(Values):
         if is_enum:
             for name, member in vars(cls)["_member_map_"].items():
                 own = {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
-                parts.append((name, self.value(member._value_, use), self.value(own, use)))
+                about = (member._name_, member._value_, own)  # the name decides its hash, too
+                parts.append((name, *(self.value(each, use) for each in about)))
             by_value = vars(cls).get("_value2member_map_", {})
             parts += [(self.value(value, use), Same(member)) for value, member in by_value.items()]
         fields = dataclasses.fields(cls) if made else ()

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dolphin.symbolic.bounded import register
+from dolphin.symbolic.marks import Objects
 from dolphin.symbolic.reach import Reach, can_be_patched, is_foreign, reach_of
 
 
@@ -75,16 +76,16 @@ def state_of_class(cls: type) -> LibraryState:
 def state_of_function(function: types.FunctionType) -> LibraryState:
     """The patches in what the code of a library's function reads, whatever library that is in."""
     reach = reach_of(function)
-    return LibraryState(reach.version, reach.foreign)
+    return LibraryState(reach.mark, reach.foreign)
 
 
 def _together(root: str, names: _Names | Reach | None) -> LibraryState:
     settings = _SETTINGS.get(root)
     if settings is None:
-        return PLAIN if names is None else LibraryState(names.version, names.foreign)
+        return PLAIN if names is None else LibraryState(names.mark, names.foreign)
     if names is None:
         return LibraryState(settings())
-    return LibraryState((settings(), names.version), names.foreign)
+    return LibraryState((settings(), names.mark), names.foreign)
 
 
 def error_handlers(texts: Iterable[str]) -> tuple[tuple[str, Any], ...]:
@@ -155,7 +156,7 @@ _SETTINGS: Mapping[str, Callable[[], Hashable]] = {
 class _Names(NamedTuple):
     """What the names of a library stand for: those of its modules, classes and objects."""
 
-    version: int  # another one after every change, never used again
+    mark: Objects  # all of them
     scopes: tuple[tuple[Mapping[str, Any], tuple[Any, ...]], ...]
     foreign: tuple[Any, ...]
 
@@ -167,7 +168,6 @@ class _Names(NamedTuple):
 
 
 _known: dict[str, _Names | None] = {}
-_versions = itertools.count()
 register("names of libraries", _known.__len__, _known.clear)
 
 
@@ -179,8 +179,8 @@ def _names_of(root: str) -> _Names | None:
     if known is not None and known.unchanged():
         return known
     scopes = tuple((scope, tuple(scope.values())) for scope in _scopes(root))
-    values = itertools.chain.from_iterable(values for _, values in scopes)
-    names = _Names(next(_versions), scopes, tuple(filter(is_foreign, values))) if scopes else None
+    values = tuple(itertools.chain.from_iterable(values for _, values in scopes))
+    names = _Names(Objects(values), scopes, tuple(filter(is_foreign, values))) if scopes else None
     _known[root] = names
     return names
 

@@ -37,10 +37,30 @@ class Same:
         return target is not None and target is other._weak()
 
 
-class Code:
-    """What can be replaced in functions: code and defaults. Equal only if all are the same."""
+class Objects:
+    """Some objects, in this order: equal only if all of them are the same."""
 
     __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self._parts = tuple(parts)  # kept alive, so that their numbers stay theirs
+        self._hash = hash(tuple(map(id, self._parts)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Objects):
+            return NotImplemented
+        return len(self._parts) == len(other._parts) and all(map(is_, self._parts, other._parts))
+
+
+class Code(Objects):
+    """What can be replaced in functions: code and defaults. Equal only if all are the same."""
+
+    __slots__ = ()
 
     def __init__(self, functions: Iterable[types.FunctionType]) -> None:
         parts: list[Any] = []
@@ -48,13 +68,4 @@ class Code:
             parts.append(function.__code__)
             parts += function.__defaults__ or ()
             parts += (function.__kwdefaults__ or {}).values()
-        self._parts = parts
-        self._hash = hash(tuple(map(id, parts)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Code):
-            return NotImplemented
-        return len(self._parts) == len(other._parts) and all(map(is_, self._parts, other._parts))
+        super().__init__(parts)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.libraries import is_library_function, of_library
+from dolphin.symbolic.marks import Objects
 
 _MOST_FOLLOWED = 60  # functions and classes; those further away hardly matter, and are many
 _BY_TORCH = "typing_extensions"  # whose decorators torch uses
@@ -30,7 +31,7 @@ Owner = types.FunctionType | type
 class Reach(NamedTuple):
     """What names stand for: some of modules, all of classes; and the code of functions."""
 
-    version: int  # another one after every change, never used again
+    mark: Objects  # all of the following
     picked: tuple[tuple[Mapping[str, Any], tuple[str, ...], tuple[Any, ...]], ...]
     whole: tuple[tuple[Mapping[str, Any], tuple[Any, ...]], ...]
     functions: tuple[types.FunctionType, ...]
@@ -48,7 +49,6 @@ class Reach(NamedTuple):
 
 
 _known: BoundedCache[int, tuple[Owner, Reach]] = BoundedCache(1024)
-_versions = itertools.count()
 register("reach of library code", _known.__len__, _known.clear)
 
 
@@ -84,11 +84,11 @@ class _Walk:
 
     def reach(self) -> Reach:
         picked = tuple((s, tuple(names), (*names.values(),)) for s, names in self._picked.values())
-        values = (values for *_, values in (*picked, *self._whole))
-        foreign = tuple(filter(is_foreign, itertools.chain.from_iterable(values)))
-        functions = tuple(self._functions)
+        functions, whole = tuple(self._functions), tuple(self._whole)
         codes = tuple(map(_CODE, functions))
-        return Reach(next(_versions), picked, tuple(self._whole), functions, codes, foreign)
+        values = [value for *_, values in (*picked, *whole) for value in values]
+        mark = Objects((*values, *functions, *codes))
+        return Reach(mark, picked, whole, functions, codes, tuple(filter(is_foreign, values)))
 
     def follow(self, first: Owner) -> None:
         self._next.append(first)
