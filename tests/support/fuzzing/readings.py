@@ -155,12 +155,14 @@ class Readings(Comparison):
         for name, table in zip(inputs, found, strict=True):
             value = self.known[name]
             for row, symbol in itertools.product(range(self.batch), value.symbols):
-                if 0.0 < whole[row].real < 1e-3:
+                event = whole[row].real
+                if 0.0 < event < 1e-3:
                     continue
                 own = value.row_of(row).tag(symbol, semiring.zero)
                 both = semiring.probability(semiring.times([own, tags[row]])).real
                 part = table[row, self.names[name].symbols.index(symbol)]
-                self.close("posterior", part, both / whole[row].real if both else 0.0, slack=1e2)
+                # An input may be a little below 0, by rounding: then nothing can be, as with 0.
+                self.close("posterior", part, both / event if event > 0.0 else 0.0, slack=1e2)
 
     def _most_likely(self) -> None:
         """No other choice of the inputs' symbols under which the result is the target is likelier.
