@@ -36,6 +36,7 @@ def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distr
     error of about 1e-14 / P(True) in double precision, 1e-5 / P(True) in single precision.
 
     Args:
+        distribution: the symbols that are asked about.
         event: a distribution over True and False, as comparisons and `exists` give them.
 
     >>> import dolphin as dl
@@ -49,7 +50,7 @@ def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distr
 
 @eager
 def normalized(distribution: Distribution[S]) -> Distribution[S]:
-    """Probabilities divided by their sum, row by row: one of the symbols holds.
+    """Probabilities divided by their sum, row by row: P(symbol), given that one of them holds.
 
     A row in which no symbol is possible stays as it is: all probabilities are 0, or too small to be
     told from 0 (1e-287 in double, 1e-27 in single precision). Log-probabilities that a distribution
@@ -67,7 +68,7 @@ def expected(distribution: Distribution[S], value: Callable[[S], float] | None =
     """Σ P(symbol) · value(symbol) for each row, (B,), differentiable.
 
     Probabilities that add up to less than 1 are not rescaled; for a mean over the symbols of the
-    row use `d.normalized().expected()`.
+    row use `d.normalized().expected()`. `value` is not differentiated.
 
     Args:
         value: a number for each symbol; by default the symbol itself.
@@ -84,6 +85,7 @@ def entropy(distribution: Distribution[Any]) -> Tensor:
     """-Σ P(symbol) · log P(symbol) for each row, (B,), in nats, differentiable.
 
     This is the entropy of the distribution if its probabilities add up to 1 (see `d.normalized()`).
+    A symbol of probability 0 adds nothing.
 
     >>> import dolphin as dl
     >>> dl.entropy(dl.Distribution([[0.5, 0.5], [1.0, 0.0]], "ab"))
@@ -106,6 +108,7 @@ def posterior(
 
     Args:
         inputs: the distributions that the result was computed from (or intermediate ones).
+        result: the output of the program.
         targets: one symbol per row of the result.
 
     >>> import dolphin as dl
@@ -113,7 +116,7 @@ def posterior(
     >>> dl.posterior([a, b], a + b, [3])
     [tensor([[0.0000, 0.5000, 0.5000]]), tensor([[0.0000, 0.5000, 0.5000]])]
     """
-    return posteriors(*_asked("posterior", inputs, result), targets)
+    return posteriors(*_checked("posterior", inputs, result), targets)
 
 
 @eager
@@ -122,7 +125,7 @@ def most_likely(
     result: Distribution[Any],
     targets: Sequence[Any] | Tensor,
 ) -> list[tuple[Any, ...] | None]:
-    """For each row the likeliest choice of the inputs' symbols that makes the result the target.
+    """For each row, the likeliest choice of the inputs' symbols that makes the result the target.
 
     A tuple with one entry per input, or None if there is no such choice: for an exclusive input its
     symbol (None if "none of them" is likelier), for others the tuple of the symbols that hold.
@@ -132,6 +135,7 @@ def most_likely(
 
     Args:
         inputs: as for `posterior`.
+        result: as for `posterior`.
         targets: as for `posterior`.
 
     >>> import dolphin as dl
@@ -139,17 +143,17 @@ def most_likely(
     >>> dl.most_likely([a, b], a + b, [2]), dl.most_likely([a, b], a + b, [7])
     ([(0, 2)], [None])
     """
-    return likeliest_choices(*_asked("most_likely", inputs, result), targets)
+    return likeliest_choices(*_checked("most_likely", inputs, result), targets)
 
 
-def _asked(operation: str, inputs: Any, result: Any) -> tuple[list[Tagged], Tagged]:
+def _checked(operation: str, inputs: Any, result: Any) -> tuple[list[Tagged], Tagged]:
     """The inputs and the result, checked."""
     if isinstance(inputs, Distribution) or not isinstance(inputs, (list, tuple)):
         raise InputError(
             f"{operation}: inputs must be a list of distributions, got {shorten(inputs)}. Write "
             f"{operation}([d1, d2], result, targets)."
         )
-    *given, made = operands(operation, (*inputs, result))
+    *given, outcome = operands(operation, (*inputs, result))
     if not given:
         raise InputError(f"{operation}: got no inputs.")
-    return given, made
+    return given, outcome

@@ -151,8 +151,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def certain(
         cls, symbol: S, *, batch: int = 1, provenance: AnyProvenance | None = None
     ) -> Distribution[S]:
-        """One symbol with probability 1, in all `batch` rows. Fits operands of any provenance; a
-        single row also fits operands of any batch size.
+        """One symbol with probability 1, in all `batch` rows.
+
+        It can be combined with operands of any provenance; a single row, with any batch size.
 
         >>> import dolphin as dl
         >>> dl.Distribution.certain("x").row(0)
@@ -167,7 +168,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
     def certain_rows(
         cls, symbols: Iterable[S], *, provenance: AnyProvenance | None = None
     ) -> Distribution[S]:
-        """One certain symbol per row: labels, observations, options. Fits any provenance.
+        """One certain symbol per row: labels, observations, options.
+
+        It can be combined with operands of any provenance.
 
         >>> import dolphin as dl
         >>> dl.Distribution.certain_rows([3, 5]).argmax()
@@ -195,7 +198,9 @@ class Distribution(Operators[S_co], Generic[S_co]):
         """From rows with different symbols: `[(symbols, probabilities), ...]`.
 
         Args:
+            rows: one pair per row: its symbols, and as many numbers.
             exclusive: as for `Distribution`, for all rows, or a list with one entry per row.
+            provenance: as for `Distribution`.
             logits: whether the numbers are unnormalised scores, as in `from_logits`.
             log_probs: whether the numbers are log-probabilities, as in `from_log_probs`.
 
@@ -304,7 +309,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         )
 
     if TYPE_CHECKING:
-        __iter__: None  # so that an editor shows a loop over a distribution red
+        __iter__: None  # so that type checkers reject a loop over a distribution
     else:
 
         def __iter__(self) -> Any:

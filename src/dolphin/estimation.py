@@ -63,8 +63,8 @@ def estimate(
     """The expected result of a black-box function, from samples, with gradients.
 
     Every distribution is read as a choice of one of its symbols, with the probabilities that
-    `get_probs` gives (for facts that hold independently of each other, give one distribution over
-    True and False each). The choices are independent of each other.
+    `get_probs` gives (for facts that hold independently of each other, pass one distribution over
+    True and False for each). The choices are independent of each other.
 
     Methods, with S samples and inputs of N_1 .. N_K symbols:
 
@@ -77,8 +77,8 @@ def estimate(
     * "ised": the distinct samples, weighted with their probabilities and normalised. Biased, but
       exact once every combination has been drawn. Calls: S per row.
 
-    Unbiased means: over draws of the samples, for the result and for any loss that is linear in it.
-    A logarithm or a square of the result is biased, less so with more samples.
+    "Unbiased" is meant over draws of the samples, for the result and for any loss that is linear in
+    it. A logarithm or a square of the result is biased, less so with more samples.
 
     Args:
         function: called with one plain symbol of each distribution; pure, called once for each new
@@ -93,12 +93,11 @@ def estimate(
         cache: whether results of the function may be remembered between calls.
 
     >>> import torch, dolphin as dl
-    >>> from dolphin.estimation import estimate
     >>> p = torch.tensor([[0.2, 0.8], [0.5, 0.5]], requires_grad=True)
     >>> d = dl.Distribution(p, [1, 3])
-    >>> estimate(lambda x: 10 * x, d)
+    >>> dl.estimate(lambda x: 10 * x, d)
     tensor([26., 20.], grad_fn=<...>)
-    >>> estimate(lambda x: "big" if x > 2 else "small", d).row(0)
+    >>> dl.estimate(lambda x: "big" if x > 2 else "small", d).row(0)
     [('small', 0.2), ('big', 0.8)]
     """
     _check(function, distributions, samples, method, outcome)
@@ -251,15 +250,14 @@ def _expected(
     calls: _Calls, results: np.ndarray, seen: np.ndarray, values: dict[int, Any], batch: int
 ) -> Tensor:
     try:
-        known = np.array([float(values[number]) for number in seen.tolist()])
+        amounts = np.array([float(values[number]) for number in seen.tolist()])
     except (TypeError, ValueError, OverflowError) as error:
         raise FunctionError(
             f"estimate: outcome='number', but the function returned something else: {error}. Pass "
             "outcome='symbol' for a distribution over its results."
         ) from error
     weights = calls.weights
-    found = known[np.searchsorted(seen, results)]
-    value = to_device(found, weights.device).to(weights.dtype)
+    value = to_device(amounts[np.searchsorted(seen, results)], weights.device).to(weights.dtype)
     row = to_device(calls.row, weights.device)
     return weights.new_zeros(batch).index_add(0, row, weights * value)
 

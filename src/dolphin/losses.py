@@ -1,11 +1,11 @@
 """Losses over a distribution and one target per row, computed in log space.
 
-Which one to use: `nll_loss` is the likelihood of the labels: the right choice where every label can
-be reached from the start, as in sums of digits, because raising one result then lowers the others.
-`bce_loss` also pushes every other result of a row down. Use it where programs prune (`sample`,
-top-k proofs) and a row may not reach its label at all: the likelihood has no gradient for such a
-row, but its wrong results still have one. On hand-written formulas it starts learning faster.
-`satisfaction` is for statements without a target: how true they are in a batch of rows.
+`nll_loss` is the negative log-likelihood of the labels. It is the right choice where every label
+can be reached from the start, as in sums of digits, because raising one result then lowers the
+others. `bce_loss` also pushes every other result of a row down. Use it where programs prune
+(`sample`, top-k proofs) and a row may not reach its label at all: the likelihood has no gradient
+for such a row, but its wrong results still have one. On hand-written formulas it starts learning
+faster. `satisfaction` is for statements without a target: how true they are in a batch of rows.
 """
 
 from __future__ import annotations
@@ -60,19 +60,21 @@ def nll_loss(
 ) -> Tensor:
     """Negative log-likelihood: -log P(target), averaged over rows.
 
-    A row that can't reach its target, because nothing derives it or all that does has a logit of
-    -inf, costs 1e4 in every provenance and precision, as with `F.nll_loss(d.log_probs(), ...)`, and
-    has no gradient. A target that is derived from a fact given as probability 0 can be reached:
+    A row that can't reach its target, because nothing derives it or everything that does has a
+    logit of -inf, costs 1e4 in every provenance and precision, as with
+    `F.nll_loss(d.log_probs(), ...)`, and has no gradient. A target that is derived from a fact
+    given as probability 0 can be reached:
     such a fact counts as the smallest probability that is told apart from 0 (1e-30, in double
     precision 1e-290), and its gradient pushes it up.
 
     Args:
+        distribution: the result of a program.
         targets: one symbol per row.
         match: `match(symbol, target)` says what counts as the target, for example `math.isclose`;
             the tags of all symbols that match are ⊕-ed. By default only equal symbols count.
         weight: how much rows count: B numbers, or a dictionary from targets to numbers (1 for
             targets that it doesn't have). The mean is then a weighted one.
-        ignore: rows with this target don't count; None if all do.
+        ignore: rows with this target don't count; by default (None) all rows do.
         reduction: "mean" or "sum" over rows, or "none" for one number per row, (B,).
 
     >>> import dolphin as dl

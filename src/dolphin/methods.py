@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 class Methods(Holder, Generic[S_co]):
-    """What takes one distribution is a method. Of operations, the function has the explanation."""
+    """What takes one distribution is a method; operations are explained at their functions."""
 
     __slots__ = ()
 
@@ -274,9 +274,10 @@ class Methods(Holder, Generic[S_co]):
     def log_probs(self, symbols: Iterable[Any] | None = None) -> Tensor:
         """Log-probabilities (B, N), for `F.nll_loss` or `F.cross_entropy`; columns as in `probs`.
 
-        They are computed in log space, so nothing underflows, and differentiable. Symbols that
-        nothing derives, or only what has a logit of -inf, get -1e4 rather than -inf, which keeps
-        losses finite. A fact given as probability 0 counts as 1e-30 (1e-290 in double precision).
+        Differentiable, and computed in log space, so nothing underflows. Symbols that nothing
+        derives, or that are derived from logits of -inf only, get -1e4 rather than -inf, which
+        keeps losses finite. A fact given as probability 0 counts as 1e-30 (1e-290 in double
+        precision).
 
         >>> import dolphin as dl
         >>> dl.Distribution([0.25, 0.75], "ab").log_probs()
@@ -305,7 +306,9 @@ class Methods(Holder, Generic[S_co]):
     @eager
     @profiled("argmax", tags=True)
     def argmax(self, *, default: Any = RAISE) -> list[Any]:
-        """The likeliest symbol of each row; `default` for a row without any.
+        """The likeliest symbol of each row; no gradients.
+
+        A row without any symbol has `default` instead; without a default it is an error.
 
         >>> import dolphin as dl
         >>> dl.Distribution([[0.3, 0.7], [0.9, 0.1]], "ab").argmax()
@@ -343,9 +346,10 @@ class Methods(Holder, Generic[S_co]):
         """The proofs behind a symbol, likeliest first, as facts with probabilities.
 
         Under `dtkp-*` these are the proofs that were kept, under `exact` the ten likeliest, under
-        `viterbi` the likeliest one, for inputs that require gradients. The result is a list;
-        `print` shows it as a tree, and a notebook draws it. How the symbol follows from these
-        facts, operation by operation: `dolphin.draw(program, ...).explain(symbol, row)`.
+        `viterbi` the likeliest one (the inputs must require gradients). The result is a list;
+        `print` shows it as a tree, and a notebook draws it.
+        `dolphin.draw(program, ...).explain(symbol, row)` shows how the symbol follows from these
+        facts, operation by operation.
 
         >>> import dolphin as dl
         >>> d = dl.Distribution([0.5, 0.5], [0, 1], provenance=dl.TopKProofs(k=3))
@@ -354,5 +358,4 @@ class Methods(Holder, Generic[S_co]):
         Proof(probability=0.5, facts=(Fact(symbol=1, probability=0.5, holds=True, source=''),))
         """
         proofs = proofs_of(self._tagged, symbol, row)
-        found = [Proof(p, tuple(facts.values())) for p, facts in proofs]
-        return Proofs(found, symbol)
+        return Proofs([Proof(p, tuple(facts.values())) for p, facts in proofs], symbol)

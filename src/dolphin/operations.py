@@ -126,6 +126,7 @@ def filter(
     """The symbols for which `predicate` is true, with their tags unchanged.
 
     Args:
+        distribution: in either layout.
         predicate: a pure function of one symbol, which runs once per new symbol.
         cache: whether its results may be remembered between calls.
 
@@ -140,7 +141,11 @@ def filter(
 def union(*distributions: Distribution[S]) -> Distribution[S]:
     """All symbols of all operands; the tags of common symbols are ⊕-ed.
 
-    result(y) = d1(y) ⊕ ... ⊕ dK(y). Gradients are those of ⊕. Cost: O(B) per symbol of an operand.
+    result(y) = d1(y) ⊕ ... ⊕ dK(y). Symbols of the result are in order of first appearance.
+    Gradients are those of ⊕. Cost: O(B) per symbol of an operand.
+
+    Args:
+        distributions: K ≥ 1 distributions; unpack a list with `union(*ds)`.
 
     >>> import dolphin as dl
     >>> a, b = dl.Distribution([0.01, 0.24], [0, 1]), dl.Distribution([0.63, 0.37], [0, 4])
@@ -158,13 +163,13 @@ def negate(distribution: Distribution[Any], among: Iterable[S]) -> Distribution[
 def negate(distribution: Distribution[Any], among: Iterable[Any] | None = None) -> Any:
     """The same symbols with negated tags: the probability that each of them does *not* hold.
 
-    A provenance without negation is refused. Gradients are those of its negation.
+    result(y) = ¬ d(y). A provenance without negation is refused. Gradients are those of its
+    negation. To negate symbols instead (True becomes False), write `~d`.
 
     Args:
+        distribution: in either layout.
         among: a closed world: all symbols that exist. One that is absent from a row certainly
             doesn't hold there, and symbols that are not listed are left out.
-
-    To negate symbols instead (True becomes False), write `~d`.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.8], "ab")
@@ -189,6 +194,7 @@ def sample(
     Symbols that are not kept get no gradient. The result is in per-row layout.
 
     Args:
+        distribution: in either layout.
         k: the number of symbols that a row keeps.
         method: "top" keeps the likeliest; "categorical" draws without replacement, with
             probabilities proportional to the symbols' own.
@@ -209,6 +215,7 @@ def get_probs(distribution: Distribution[Any], symbols: Iterable[Any] | None = N
     """Probabilities (B, N), one column per symbol of `d.symbols`, or of the list given.
 
     The paper's name for `d.probs(...)`. A symbol that a row doesn't have has probability 0.
+    Differentiable.
 
     >>> import dolphin as dl
     >>> dl.get_probs(dl.Distribution([0.25, 0.75], "ab"), symbols=["b", "z"])

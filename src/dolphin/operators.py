@@ -40,13 +40,13 @@ class SupportsTrueDiv(Protocol[T_contra, R_co]):
 
 
 class SupportsFloorDiv(Protocol[T_contra, R_co]):
-    """Symbols that can be divided without a remainder."""
+    """Symbols that support floor division."""
 
     def __floordiv__(self, other: T_contra, /) -> R_co: ...
 
 
 class SupportsNeg(Protocol[R_co]):
-    """Symbols that have a negative."""
+    """Symbols that can be negated."""
 
     def __neg__(self) -> R_co: ...
 

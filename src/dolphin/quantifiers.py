@@ -1,4 +1,4 @@
-"""Questions about the symbols of a row: is there one, are all, how many, which is the largest.
+"""Questions about the symbols of a row: whether one or all hold, how many, which is the largest.
 
 The symbols of a distribution are events: each of them holds or doesn't. Answers are complete in
 every row, also where a row has no symbols at all, so a loss on an answer is defined everywhere.
@@ -45,13 +45,14 @@ def exists(
     by: Callable[[Any], Any] | None = None,
     cache: bool = True,
 ) -> Distribution[Any]:
-    """Whether a symbol holds (for which `predicate` is true): a distribution over True and False.
+    """Whether some symbol holds for which `predicate` is true: a distribution over True and False.
 
     True is ⊕ of the symbols' tags, False the ⊗ of their negations. Where ⊕ adds (`damp`), True is
     1 - Π (1 - p), or Σ p for exclusive symbols. In a row without such symbols False is certain.
     Gradients are those of ⊕, ⊗ and the negation.
 
     Args:
+        distribution: symbols as events, in either layout.
         predicate: which symbols count; by default all of them.
         by: one answer for each key `by(symbol)`, as symbols (key, answer). Every row has all keys.
         cache: whether results of `predicate` and `by` may be remembered between calls.
@@ -84,7 +85,9 @@ def forall(
 ) -> Distribution[Any]:
     """Whether `predicate` is true of all symbols that hold: no symbol holds for which it is false.
 
-    The arguments are those of `exists`. In a row without symbols True is certain.
+    True is the ⊗ of the negations of the symbols for which it is false, and False their ⊕, as in
+    `exists` with True and False swapped; arguments, gradients and cost are the same. In a row
+    without symbols True is certain.
 
     >>> import dolphin as dl
     >>> seen = dl.Distribution([0.5, 0.5, 0.2], ["cat", "dog", "cow"], exclusive=False)
@@ -108,9 +111,11 @@ def count(
     by: Callable[[Any], Any] | None = None,
     cache: bool = True,
 ) -> Distribution[Any]:
-    """How many symbols hold (for which `predicate` is true): 0, 1, ... up to their number.
+    """How many of the symbols for which `predicate` is true hold: 0, 1, ... up to their number.
 
-    The arguments are those of `exists`.
+    For symbols that don't exclude each other, the tag of n is the ⊕, over all ways in which n of
+    them hold, of the ⊗ of their tags and of the others' negations. Arguments and gradients are
+    those of `exists`.
 
     Cost: O(B · n²) for n symbols, in log n steps: a fold over partial counts.
 
@@ -142,9 +147,14 @@ def total(
 ) -> Distribution[Any]:
     """The sum of `value(symbol)` over the symbols that hold; 0 where none does.
 
+    For symbols that don't exclude each other, the tag of a sum is the ⊕, over all sets of symbols
+    with this sum, of the ⊗ of their tags and of the others' negations.
+
     Args:
+        distribution: as for `exists`.
         value: a number for each symbol; by default the symbol itself.
         by: as for `exists`.
+        cache: whether results of `value` and `by` may be remembered between calls.
 
     Cost: O(B) per pair of a partial sum of one half of the symbols and one of the other half.
     There are few of them where sums coincide (small integers), and 2ⁿ where they don't.
@@ -176,8 +186,10 @@ def maximum(
     A symbol is the largest if it holds and no larger one does: its tag ⊗ the negations of theirs.
 
     Args:
+        distribution: as for `exists`.
         key: what symbols are compared by, as for Python's `max`; by default themselves.
         by: as for `exists`.
+        cache: whether results of `key` and `by` may be remembered between calls.
 
     Cost: O(B · n log n) for n symbols, in log n steps.
 
@@ -203,7 +215,9 @@ def minimum(
     by: Callable[[Any], Any] | None = None,
     cache: bool = True,
 ) -> Distribution[Any]:
-    """The smallest symbol that holds; see `maximum`.
+    """The smallest symbol that holds, the first of several that are equal; None if none holds.
+
+    Arguments, gradients and cost are those of `maximum`.
 
     >>> import dolphin as dl
     >>> bids = dl.Distribution([0.5, 0.5], [10, 20], exclusive=False)

@@ -1,4 +1,4 @@
-"""Reading numbers off symbols with tags."""
+"""Reading probabilities from symbols with tags."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ probabilities, so that what is possible is always likelier than what isn't.
 
 
 def read(d: Tagged, operation: str, symbols: Iterable[Any] | None, *, logs: bool) -> Tensor:
-    """(B, N) probabilities, or their logarithms; one column per symbol, or per symbol wanted."""
+    """(B, N) probabilities or their logarithms; one column per symbol, or per requested symbol."""
     if isinstance(d, Pending) and not d.node.done:
         wanted = d.known_domain if symbols is None else _columns_wanted(operation, symbols)
         if wanted:
@@ -104,8 +104,8 @@ def _of_targets(
     numbers_of = d.provenance.log_probs if logs else d.provenance.probs
     low = ZERO if logs else 0.0
     if match is not None:
-        tags, known = _matching_tags(d, *matching(operation, d.domain, targets, match))
-        return _where_known(known, numbers_of(tags).view(-1), low)
+        tags, present = _matching_tags(d, *matching(operation, d.domain, targets, match))
+        return _where_present(present, numbers_of(tags).view(-1), low)
     places = target_places(d, targets)
     if warn and (places < 0).any():
         _warn_of_types(operation, d.domain, targets, places)
@@ -121,7 +121,7 @@ def _of_targets(
     every = np.arange(d.batch)
     index = Index(np.where(places >= 0, address.at(every, places), -1))
     numbers = numbers_of(d.provenance.select(flat, index)).view(-1)
-    return _where_known(places >= 0, numbers, low)
+    return _where_present(places >= 0, numbers, low)
 
 
 def _of_target_each(
@@ -134,12 +134,12 @@ def _of_target_each(
 
 def log_prob_of_any(d: Tagged, hits: tuple[np.ndarray, np.ndarray]) -> Tensor:
     """(B,) log-probability that one of some symbols holds, given by rows and places."""
-    tags, known = _matching_tags(d, *hits)
-    return _where_known(known, d.provenance.log_probs(tags).view(-1), ZERO)
+    tags, present = _matching_tags(d, *hits)
+    return _where_present(present, d.provenance.log_probs(tags).view(-1), ZERO)
 
 
 def _matching_tags(d: Tagged, row: np.ndarray, place: np.ndarray) -> tuple[Tags, np.ndarray]:
-    """⊕ over the symbols at some places of each row, flattened; in which rows there are any."""
+    """⊕ over the symbols at some places of each row, flattened, and which rows have any."""
     flat, address = d.flat_tags(d.tags_to_read())
     table = caches.current_table()
     same = np.full(len(row), table.number(True))
@@ -148,11 +148,11 @@ def _matching_tags(d: Tagged, row: np.ndarray, place: np.ndarray) -> tuple[Tags,
     return tags, np.isin(np.arange(d.batch), row)
 
 
-def _where_known(known: np.ndarray, numbers: Tensor, low: float) -> Tensor:
+def _where_present(present: np.ndarray, numbers: Tensor, low: float) -> Tensor:
     """(B,) numbers, `low` where no symbol is the target, whatever the number of **0** is."""
-    if known.all():
+    if present.all():
         return numbers
-    return torch.where(to_device(known, numbers.device), numbers, low)
+    return torch.where(to_device(present, numbers.device), numbers, low)
 
 
 def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:

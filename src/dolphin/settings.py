@@ -78,7 +78,7 @@ def settings(
         "max_seconds": max_seconds,
     }
     for name in unknown:
-        raise InputError(f"settings: unknown setting {name!r}; known are {sorted(given)}.")
+        raise InputError(f"settings: unknown setting {name!r}; the settings are {sorted(given)}.")
     changes = {name: value for name, value in given.items() if value is not None}
     for name, value in changes.items():
         changes[name] = count("settings", name, value)

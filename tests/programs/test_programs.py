@@ -559,7 +559,7 @@ def test_programs_without_end():
         while dl.choose(coin) in (0, 1):
             pass
 
-    with pytest.raises(dl.SizeError, match="does it end"):
+    with pytest.raises(dl.SizeError, match="symbols without returning after choosing 0"):
         again()
 
 

@@ -25,8 +25,8 @@ from dolphin.symbolic.symbols import Symbols
 class Agenda:
     """Nodes of all samples. Those that are ready and of the same kind run as one.
 
-    Of the kinds with ready nodes, the one runs first whose nodes, ready or not, have the smallest
-    depth on average: early operations don't wait, late ones wait until more of their kind are
+    Among the kinds with ready nodes, the one whose nodes, ready or not, have the smallest average
+    depth runs first: early operations don't wait, late ones wait until more of their kind are
     ready. (The rule of dynamic batching in DyNet: Neubig, Goldberg and Dyer, 2017.)
     """
 
@@ -158,7 +158,7 @@ class Agenda:
             self.failed.append(node)
 
     def _release(self, nodes: list[Node]) -> None:
-        """What waited for these nodes is ready, unless it waits for others, too."""
+        """Make ready what waited for these nodes, unless it waits for others, too."""
         for node in nodes:
             if node.dependents is None:
                 continue

@@ -62,7 +62,7 @@ class _Common(NamedTuple):
 
 
 def _common(sample: Waiting, operands: Sequence[Tagged]) -> _Common | None:
-    """None where an operation runs at once: not on single rows alike."""
+    """None where an operation runs at once: its operands are not single rows of one kind."""
     provenance: Provenance | None = None
     info: TagInfo | None = None
     for d in operands:
@@ -103,7 +103,7 @@ def combine(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Tagged:
         return _combine_later(common, task, operands)
     skipped = run.left_out(common.provenance, operands)
     plan = _plan(task, domains, skipped)
-    if plan.draws is not None and repeats_draws():  # which draws these are is known here only
+    if plan.draws is not None and repeats_draws():  # only now is it known which draws these are
         return run.combine_now(task, operands)
     if plan.draws is not None:  # chance: the facts of each row are created when it runs
         return _combine_later(common, task, operands)

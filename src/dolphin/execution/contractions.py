@@ -42,7 +42,7 @@ def operand_of(nodes: Sequence[Node], place: int) -> Tagged:
 def _whole_source(operands: Sequence[Tagged]) -> Tagged | None:
     """The distribution whose rows, all of them in order, the operands are; None if there is none.
 
-    It is the usual case, and takes a tenth of the time of gathering rows.
+    This is the usual case, and takes a tenth of the time of gathering rows.
     """
     if {type(d) for d in operands} != {Pending}:
         return None

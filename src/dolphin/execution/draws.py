@@ -178,7 +178,7 @@ def _check(draws: Draws, weights: Tensor) -> None:
     worst = int((~(totals <= 1.0 + MOST_ABOVE_ONE)).argmax())
     raise InputError(
         f"weighted: the weights of {draws.labels.call(worst)} add up to {totals[worst]:.4g}, but "
-        "of the outcomes at most one happens, so they can't exceed 1. Normalise them first, e.g. "
+        "at most one of the outcomes happens, so they can't exceed 1. Normalise them first, e.g. "
         "with softmax."
     )
 

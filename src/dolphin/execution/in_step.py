@@ -71,9 +71,8 @@ def settle_inputs(
 
 def by_source(nodes: Sequence[Node]) -> list[Sequence[Node]]:
     """Nodes by the distributions that their operands are rows of, if these are large and whole."""
-    if _source(nodes[0].operands[0]) == _source(
-        nodes[-1].operands[0]
-    ):  # mostly: nothing to tell apart
+    first, last = (_source(node.operands[0]) for node in (nodes[0], nodes[-1]))
+    if first == last:  # the usual case: one source
         return [nodes]
     parts: dict[tuple[int, ...], list[Node]] = {}
     for node in nodes:
@@ -87,7 +86,7 @@ def _source(d: Tagged) -> int:
 
 
 def _are_whole(nodes: Sequence[Node]) -> bool:
-    """Whether the operands are all rows of what they are rows of, in order."""
+    """Whether the operands are all rows of their source, in order."""
     every = range(len(nodes))
     return all(
         isinstance(d, Pending)

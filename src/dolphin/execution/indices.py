@@ -60,7 +60,7 @@ class Index:
         return cached
 
     def prepare(self, device: torch.device) -> None:
-        """Find out everything that using it on `device` needs: a compiler can't."""
+        """Compute everything that its use on `device` needs: a compiler can't."""
         self.on(device)
         self.is_identity(len(self))
 
@@ -96,9 +96,9 @@ class RowMap:
         return _row_map(rows, width) if rows * width <= _SMALL else _new_row_map(rows, width)
 
     def taken(self, places: np.ndarray) -> RowMap:
-        """Of the tags at these places; row 0 where there is none (-1).
+        """The rows of the tags at these places; row 0 where there is none (-1).
 
-        Worked out when it is read: most samples are only combined with others.
+        Computed when it is read: most samples are only combined with others.
         """
         taken = RowMap(places)
         taken._numbers, taken._within = None, (self, places)
@@ -106,7 +106,7 @@ class RowMap:
 
     @staticmethod
     def joined(parts: Sequence[tuple[RowMap | None, int]]) -> RowMap | None:
-        """Of the tags of all parts, given with their sizes; None if rows are not flattened."""
+        """The rows of the tags of all parts, with their sizes; None if rows are not flattened."""
         if all(part is None for part, _ in parts):
             return None
         none = np.zeros(max(size for _, size in parts), dtype=np.int64)

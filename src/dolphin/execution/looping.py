@@ -43,7 +43,7 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, made: Round, parts: Sequence[Tagged]) -> _Shape | None:
-        """That of a round; None if it has another one."""
+        """The shape of a round; None if it is another one."""
         outside = {id(part.made): place for place, part in enumerate(parts)}
         state, growth = made.before.made, made.growth
         if growth is None or id(state) in outside:
@@ -218,9 +218,9 @@ class KnownLoop:
         return rules[0].run(self._parts, limit) if rules else None
 
     def learn(self, notes: Notes) -> None:
-        """Remember what the rounds did, also if they are no loop.
+        """Remember what the rounds did, even if they are not a loop.
 
-        Not if user functions were called: they may be others than those that are remembered.
+        If user functions were called, nothing is: they may differ from the remembered ones.
         """
         if self._calls == calls_so_far():
             rule = None if notes.looks.seen else _Rule.of(notes.rounds, self._parts)

@@ -32,7 +32,7 @@ class Round:
 
     @property
     def growth(self) -> tuple[Operation, Operation] | None:
-        """The union that the step returned, and the pairs that are its last operand, if so made."""
+        """The union that the step returned, and the pairs in its last operand; or None."""
         union = self.by(self.after.made)
         last = self.by(union.operands[-1]) if union is not None and union.union else None
         if union is None or last is None or last.union or len(last.operands) != 2:

@@ -47,7 +47,7 @@ class Sample(Waiting, Protocol):
     """A running sample whose operations wait for those of others."""
 
     alone: Surroundings | None
-    """The surroundings in which an operation runs inside of the sample and nothing else."""
+    """The surroundings of an operation that runs inside the sample and nothing else."""
 
     def combine(self, task: Task, operands: Sequence[Tagged]) -> Tagged:
         """The result of a task, recorded if it can run with those of other samples."""
@@ -126,7 +126,7 @@ Glance = tuple[bool, bool, bool, Settings]
 
 
 def now_at_a_glance() -> Glance:
-    """What is asked for every operation, to see that the mode is still the same."""
+    """What every operation checks, to see that the mode is still the same."""
     return (is_grad_enabled(), is_inference_mode_enabled(), _casts(), current_settings())
 
 
@@ -134,7 +134,7 @@ def _casts_somewhere() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
-# One question instead of one per device, where torch can answer it.
+# One call instead of one per device, where torch has it.
 _casts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _casts_somewhere)
 
 
@@ -308,7 +308,7 @@ class Pending(Tagged):
         return self._own
 
     def _form_with(self, domain: Symbols) -> Form:
-        """The form once the symbols are known; until then they are not, in any sample."""
+        """The same form with the symbols, which are not known beforehand in any sample."""
         agenda, old = self.node.sample.agenda, self.form
         make = Form if agenda is None else agenda.form
         return make(domain, old.provenance, old.info, old.exclusive)

@@ -236,7 +236,7 @@ def _order_of_rows(
 ) -> np.ndarray:
     """The order of executions in rows, by the order that symbols have in the row itself.
 
-    What comes first in a row must not depend on the rows beside it: of equal ones it is preferred.
+    Of equal executions the first is preferred, so which one that is must not depend on other rows.
     """
     depth = max((len(leaf.path) for leaf in found), default=0)
     steps = np.full((len(found), depth, 2), -1, dtype=np.int64)

@@ -3,7 +3,7 @@
 Under `exact` a fixpoint makes the same formulas at every training step, whatever the numbers. Once
 a run has called no user function and read no number, its outcome is known by what went in: the
 functions by content (see symbolic/identity.py), the distributions that they refer to by symbols and
-formulas. A later run with the same gets the same formulas, over its own facts.
+formulas. A later run with the same key gets the same formulas, over its own facts.
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ class Recollection:
 
 
 def is_plain(d: Tagged) -> bool:
-    """Whether symbols are shared, and tags there."""
+    """Whether the symbols are shared, and the tags computed."""
     return type(d) is Tagged and d.shared and not isinstance(d.made, (Deferred, type(None)))

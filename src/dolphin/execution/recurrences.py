@@ -5,11 +5,11 @@ A round of `union(edges, extend(paths, edges))` over n symbols is
     T'[g] = constant[g] ⊕ T[g] ⊕ ⊕_{m in g}  T[sources[m]] ⊗ other[others[m]]
 
 where T[g] itself takes part only if the step keeps its argument. Symbols are numbered as they
-appear: after round t those there are the first `sizes[t]`, and the others have no tag yet.
+appear: after round t there are the first `sizes[t]`, and the others have no tag yet.
 
 The symbols may fall into parts that no combination connects and that have the same combinations,
 with the same others: a view of one graph for each origin, colour or digit that paths carry along.
-Of such *copies* one table of combinations serves all.
+One table of combinations serves all such *copies*.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGE = 2048  # combinations of a copy; smaller ones cost less as parts of a wh
 
 
 class Limit(NamedTuple):
-    """At most this many rounds, after which everything must have settled unless that is enough."""
+    """At most this many rounds; by then everything must have settled, unless `enough`."""
 
     rounds: int
     enough: bool
@@ -72,7 +72,7 @@ class Recurrence:
         return Copies(np.arange(self.n)[None] if symbols is None else symbols, self)
 
     def with_own(self, fixed: np.ndarray, empty: int) -> tuple[np.ndarray, np.ndarray]:
-        """`into` with what else a symbol has, which comes first: a constant (`fixed`), itself.
+        """`into`, after what else a symbol takes: its constant (`fixed`), and itself if it is kept.
 
         Constants are at places n and up, nothing at 2 n; the other factor of both is `empty`.
         """
@@ -160,7 +160,7 @@ class Copies:
         return Rectangle.of(results, sources, form.others[here], self.n)
 
     def arranged(self, values: Tensor) -> Tensor:
-        """Values by slot; given are those of all symbols, and then that of nothing."""
+        """Values by slot, from those of all symbols followed by that of nothing."""
         if self.count == 1:
             return values
         return values.index_select(0, self._indices(values.device)[0])

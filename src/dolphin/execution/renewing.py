@@ -129,7 +129,7 @@ class Recursion:
     def run(
         self, lists: IndexLists, blocks: Blocks, batch: int, provenance: Provenance, run: Run
     ) -> Tags:
-        """What `run` makes of index lists over these operands, with what the last round knew.
+        """The result of `run` for index lists over these operands, reusing that of the last round.
 
         `batch` is 1 where all rows have the same symbols.
         """
@@ -158,7 +158,7 @@ class Recursion:
     def _stale(
         self, last: _Done, now: _Done, batch: int, provenance: Provenance
     ) -> np.ndarray | None:
-        """Which groups have to be made anew, (groups,); None if nothing can be said."""
+        """Which groups have to be recomputed, (groups,); None if that can't be told."""
         count = last.lists.combinations
         shapes = [[len(widths) for widths in each.widths] for each in (last, now)]
         if count > now.lists.combinations or shapes[0] != shapes[1]:

@@ -203,7 +203,7 @@ def run_shared(
 
 
 def _recalled(plan: Plan, tags: Sequence[Tags], batch: int, provenance: Provenance) -> Tags | None:
-    """`run`, in a recursion with what the last round knew."""
+    """`run`; in a recursion it reuses what the last round computed."""
     last = surroundings().recursion if provenance.renews else None
     if last is None or not tags:
         return run(plan, tags, provenance)

@@ -74,7 +74,7 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, result: Tagged, start: Tagged, state: Tagged) -> _Form | None:
-        """That of a result; None if it has another one."""
+        """The form of a result; None if it is another one."""
         if not isinstance(result, Blank) or result is state or result.made_by[0] is not None:
             return None
         *known, last = result.made_by[1]
@@ -126,7 +126,7 @@ class RowLoop:
     def run(self, holder: Callable[[Tagged], Any], most_rounds: int) -> Tagged | None:
         """The result; None where it has to be run as it is written.
 
-        `holder` makes a distribution, as the step takes it, of symbols and tags.
+        `holder` turns symbols and tags into the kind of distribution that the step takes.
         """
         if self._key is None or not _known.get(self._key):
             return None
@@ -134,7 +134,7 @@ class RowLoop:
         if form is None:
             _known.replace(self._key, False)
             return None
-        # Made by the step itself, it would be another one in each round.
+        # One that the step itself creates would be another one in each round.
         if all(form.other is not each for each in self._outside) or not _fits(form.other, start):
             return None
         first, more = start.domain, form.other.domain

@@ -94,7 +94,7 @@ def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
         near = difflib.get_close_matches(name, _BY_NAME, 1) if isinstance(name, str) else []
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"{operation}: no provenance {shorten(name)}; known are {listing(_BY_NAME, 20)}.{meant}"
+            f"{operation}: no provenance {shorten(name)}; there are {listing(_BY_NAME, 20)}.{meant}"
         )
     return make
 

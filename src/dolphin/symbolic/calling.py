@@ -61,7 +61,7 @@ def evaluate(
     made, kept = (np.empty(len(new[0]), dtype=kind) for kind in (np.int64, bool))
     with calls_of_functions(len(new[0])), watching:
         combinations = list(zip(*(column.tolist() for column in new), strict=True))
-        alone = sources is not None and bool(sources.tensors)  # each may read numbers
+        alone = sources is not None and bool(sources.tensors)  # each call may read numbers
         seen = None if memo is None or watch is None else watch.over(len(combinations), len(memo))
         for part in _parts(len(combinations), seen, alone):
             made[part], kept[part] = call.some(combinations[part])
@@ -166,8 +166,9 @@ class _Call:
     def some(self, combinations: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         """The results for some combinations, and which may be remembered.
 
-        Fast, with slow second calls where one fails. Results are numbered together: 0.5 instead of
-        2.0 microseconds for a call that does next to nothing.
+        All calls are made in one go; where one fails, they are repeated one by one to explain it.
+        Results are numbered together: 0.5 instead of 2.0 microseconds for a call that does next to
+        nothing.
         """
         made = np.full(len(combinations), ABSENT, dtype=np.int64)
         places, results = self._in_one_go(combinations) or self._one_by_one(combinations, made)

@@ -80,7 +80,7 @@ def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
     total = math.fsum(known)
     if total > 1.0 + MOST_ABOVE_ONE:
         raise InputError(
-            f"weighted: the weights add up to {total:.4g}, but of the outcomes at most one "
+            f"weighted: the weights add up to {total:.4g}, but at most one of the outcomes "
             f"happens, so they can't exceed 1: {shorten(outcomes)}. Normalise them first."
         )
     return Weighted(tuple(outcomes), weights)
@@ -322,7 +322,7 @@ def expanded(
     )
 
 
-FIRST_CHANCE = -3  # of a table's first chance, the next is -4: distinct from all symbols
+FIRST_CHANCE = -3  # number of a table's first chance, the next is -4: distinct from all symbols
 
 
 def chance_number(table: SymbolTable, chance: Chance) -> int:

@@ -52,13 +52,13 @@ class Reader(Classes):
     def identity(self, function: Any) -> Hashable:
         """The key of a function that was passed to an operation."""
         key = self._function(function)
-        if self._compares and not self.reasons:  # once more, by which of equal values each is
+        if self._compares and not self.reasons:  # once more, telling equal values apart
             self.start(apart=True)
             key = self._function(function)
         return (everywhere(), key, self._handlers() if self._encodes else None)
 
     def _handlers(self) -> Hashable:
-        """What encodes in the place of characters that can't be: users may replace it."""
+        """The handlers of encoding errors that its texts may name, which users can replace."""
         use = Use("global", "a handler of encoding errors", ())
         return tuple(
             (name, self.value(handler, use) if is_foreign(handler) else Same(handler))

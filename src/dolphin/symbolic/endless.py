@@ -27,7 +27,7 @@ from dolphin.symbolic.locking import lock
 
 _PERIOD = 0.25  # seconds between two checks
 _SOON = 0.01  # the same while a thread is overdue but not in user code
-_GRACE = 1.0  # seconds that code has to end after it was stopped, until it is stopped again
+_GRACE = 1.0  # seconds that stopped code has to end before it is stopped again
 _IDLE = 20  # checks with nothing to watch before the thread ends
 _NOT_TO_INTERRUPT = (str(Path(__file__).parents[1]), contextlib.__file__, threading.__file__)
 
@@ -71,7 +71,7 @@ class _Watchman:
             if self._thread is None or not self._thread.is_alive():
                 name = "dolphin-watchman"
                 self._thread = threading.Thread(target=self._look, name=name, daemon=True)
-                with contextlib.suppress(RuntimeError):  # no more threads: nobody watches
+                with contextlib.suppress(RuntimeError):  # no thread left: code runs unwatched
                     self._thread.start()
         return watched
 

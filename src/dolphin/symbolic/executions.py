@@ -197,8 +197,8 @@ class Execution:
 
     def _endless(self, what: str) -> SizeError:
         return SizeError(
-            f"{self.explorer.name}: one execution of the program {what} and continues: does it end"
-            f"{self.after()}? Bound the loop, or allow more with @dolphin.program(max_choices=...)."
+            f"{self.explorer.name}: one execution of the program {what} without returning"
+            f"{self.after()}. Bound the loop, or allow more with @dolphin.program(max_choices=...)."
         )
 
     def after(self) -> str:
@@ -274,7 +274,7 @@ def run(execution: Execution, function: Callable[[], Any]) -> None:
     except EndlessError:
         raise SizeError(
             f"{name}: the program has run for {seconds} seconds without making a choice"
-            f"{execution.after()}: does it end? Bound the loop, or allow more with "
+            f"{execution.after()}, and may never end. Bound the loop, or allow more with "
             "dolphin.settings(max_seconds=...)."
         ) from None
     except Exception as error:
@@ -300,12 +300,12 @@ def _number(execution: Execution, table: SymbolTable, result: Any) -> int:
     name = execution.explorer.name
     if hasattr(result, "batch_size") and hasattr(result, "symbols"):
         raise FunctionError(
-            f"{name}: the program returned a distribution{execution.after()}; it returns a symbol. "
-            "Write `return dolphin.choose(d)`."
+            f"{name}: the program returned a distribution{execution.after()}; it must return a "
+            "symbol. Write `return dolphin.choose(d)`."
         )
     if isinstance(result, Weighted):
         raise FunctionError(
-            f"{name}: the program returned a dolphin.weighted{execution.after()}; it returns a "
+            f"{name}: the program returned a dolphin.weighted{execution.after()}; it must return a "
             "symbol. Write `return dolphin.choose(dolphin.weighted({...}))`."
         )
     if inspect.isgenerator(result) or inspect.iscoroutine(result):

@@ -205,7 +205,7 @@ def is_flat(symbol: Any) -> bool:
 
 
 def flat_kind(symbol: Any) -> Any:
-    """The kind of a flat symbol, quickly; None of others, and where the sign of a zero matters.
+    """The kind of a flat symbol, quickly; None for others, and where the sign of a zero matters.
 
     >>> flat_kind((1, 2.5)) == flat_kind((True, 2.5)), flat_kind((1, 0.0))
     (False, None)

@@ -12,11 +12,11 @@ import threading
 
 
 def held_at_fork() -> threading.RLock:
-    """A new lock that is free in a forked process, and what it protects is complete there.
+    """A new lock that is free in a forked process, where what it protects is complete.
 
     A forked process has none of its parent's other threads, but all locks as they were: one that
     was taken by another thread would stay taken. So a process forks while it holds the lock. Of
-    several, the one that was made last is taken first.
+    several locks, the newest is taken first.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

@@ -43,7 +43,7 @@ class Objects:
     __slots__ = ("_hash", "_parts")
 
     def __init__(self, parts: Iterable[Any]) -> None:
-        self._parts = tuple(parts)  # kept alive, so that their numbers stay theirs
+        self._parts = tuple(parts)  # kept alive, so that no id is reused
         self._hash = hash(tuple(map(id, self._parts)))
 
     def __hash__(self) -> int:

@@ -22,7 +22,7 @@ _FREE = -1  # no key: keys are packed from numbers, which are not negative
 _FEWEST = 64  # places of an empty table, a power of two
 _LARGEST = 1 << 22  # cells of a grid, of four bytes each
 _EMPTIEST = 64  # cells of a grid for each result, at most
-_SMALL = 1 << 14  # a grid up to this size may be as empty as it likes
+_SMALL = 1 << 14  # a grid up to this size may be almost empty
 
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # left numbers, right numbers, results
 
@@ -69,8 +69,8 @@ class Memo:
         """Remember results of distinct combinations. Returns how many of them are new.
 
         `since`: the number of results when none of these combinations was found. They are looked up
-        again if there are more by now: another thread, or an inner call, may have been faster. With
-        `number`, 5 % of a step of mugen, whose captions are new each time.
+        again only if there are more by now, because another thread or an inner call may have added
+        them. Skipping this saves 5 % of a step of mugen, whose captions are new each time.
         """
         with lock:
             key = columns[0]

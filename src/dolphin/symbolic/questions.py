@@ -85,12 +85,12 @@ def find_items(
     symbols = numbers[row, place]
     keys, key_of = None, np.zeros_like(row)
     if by is not None:
-        found = _results(f"{operation}(by=...)", by, None, table, symbols, cache)
-        _, first, inverse = np.unique(table.classes(found), return_index=True, return_inverse=True)
+        named = _results(f"{operation}(by=...)", by, None, table, symbols, cache)
+        _, first, inverse = np.unique(table.classes(named), return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         key_of = rank[np.asarray(inverse).reshape(-1)]
-        # As the function says them: an equal one may have been met before, True for 1.
-        keys = tuple(table.symbols[number] for number in found[np.sort(first)].tolist())
+        # As the function returns them: the table may have an equal one already, True for 1.
+        keys = tuple(table.symbols[number] for number in named[np.sort(first)].tolist())
     group = row * (1 if keys is None else len(keys)) + key_of
     places = place if address is None else address.at(row, place)
     if predicate is not None:

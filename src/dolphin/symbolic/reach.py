@@ -1,4 +1,4 @@
-"""Where a patch can change what a library's code does: the names that it reads, and so on.
+"""Where a patch can change what a library's code does: the names that it reads, and theirs.
 
 The code of a library is trusted, but the names that it reads can be assigned: a function of
 `statistics` depends on the methods of `fractions.Fraction`. `reach_of` follows names from a

@@ -1,7 +1,7 @@
 """What an operation runs inside of: a `program`, a sample of `batched`, a recursion, a profile.
 
-All of it is one record in one context variable. An operation asks for it once; outside everything
-that is `PLAIN`, and the operation takes its straight way.
+All of it is one record in one context variable. An operation reads it once; where it is `PLAIN`,
+there is nothing around, and the operation takes the direct path.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Surroundings(NamedTuple):
     profile: Profile | None = None
     """What measures operations, or draws them."""
     recursion: Recursion | None = None
-    """The last round of a fixpoint, of which tags are reused."""
+    """The last round of a fixpoint, whose tags are reused."""
     notes: Notes | None = None
-    """Those of a fixpoint about its rounds."""
+    """Notes of what the rounds of a fixpoint do."""
     sketch: Sketch | None = None
     """What writes down the operations of a step instead of running them."""
     unions: Callable[[Sequence[Tagged]], Tagged] | None = None
@@ -44,12 +44,12 @@ PLAIN = Surroundings()
 _surroundings: ContextVar[Surroundings] = ContextVar("dolphin_surroundings", default=PLAIN)
 
 surroundings = _surroundings.get
-"""Those of the current thread or task."""
+"""The surroundings of the current thread or task."""
 
 
 @contextlib.contextmanager
 def surrounded(**parts: Any) -> Iterator[None]:
-    """A block in which these parts of the surroundings are others, or None."""
+    """A block in which these parts of the surroundings are replaced, None for nothing."""
     inside = surroundings()._replace(**parts)
     token = _surroundings.set(inside if any(part is not None for part in inside) else PLAIN)
     try:

@@ -30,7 +30,7 @@ from dolphin.symbolic.kinds import (
 from dolphin.symbolic.locking import lock
 from dolphin.symbolic.memos import Memo
 
-_UNKNOWN = -1  # instead of a number that takes a closer look
+_UNKNOWN = -1  # in place of the number of a symbol that needs a closer look
 
 
 class SymbolTable:

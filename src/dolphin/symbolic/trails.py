@@ -285,7 +285,7 @@ def _about(cls: type) -> tuple[Any, ...]:
 
 
 def _stands_alone(function: types.FunctionType) -> bool:
-    """Whether a function reads no name of its module, as those that a named tuple is given."""
+    """Whether a function reads no name of its module, like the methods of a named tuple."""
     names = (use.name for use in uses_of(function.__code__).chains if use.root == "global")
     scope = function.__globals__
     return scope.get("__name__") == "collections" and scope.keys().isdisjoint(names)

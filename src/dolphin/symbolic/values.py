@@ -52,7 +52,7 @@ VALUES = (
     complex, range, slice, re.Pattern, fractions.Fraction, decimal.Decimal, datetime.date,
     datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.dtype,
 )  # fmt: skip
-# Containers that keep their contents in another.
+# Containers that keep their contents in another container.
 _INSIDE = {
     collections.UserDict: "data",
     collections.UserList: "data",
@@ -170,7 +170,7 @@ class Values(abc.ABC):
         if cls is types.BuiltinFunctionType:
             return self._built_in(value, use)
         if cls is np.ufunc:
-            if not of_numpy(value):  # `frompyfunc` makes them of anything
+            if not of_numpy(value):  # `frompyfunc` makes them from any function
                 return None
             return (Same(value), self._around("numpy"))
         if cls in WRAPPERS:
@@ -262,7 +262,7 @@ class Values(abc.ABC):
         which = None if cls in (tuple, frozenset) else self._which(value)
         try:
             if cls in (set, frozenset):
-                # In order: equal sets may be iterated in different ones.
+                # In order of iteration, in which equal sets may differ.
                 return (cls, which, tuple(self.value(item, use) for item in value))
             if cls in SEQUENCES:
                 limit = value.maxlen if isinstance(value, collections.deque) else None
@@ -290,7 +290,7 @@ class Values(abc.ABC):
             return tuple(self.value(item, use) for item in items)
         if kinds <= _SCALARS:
             return (items, tuple(map(type, items)) if len(kinds) > 1 else tuple(kinds))
-        if kinds <= FLAT and all(item == item for item in items):  # nan is not
+        if kinds <= FLAT and all(item == item for item in items):  # there is no nan
             return (tuple(map(repr, items)), tuple(map(type, items)))
         if kinds == {tuple}:
             lengths = tuple(map(len, items))

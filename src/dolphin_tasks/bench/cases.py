@@ -93,7 +93,7 @@ def choose(
     for name in names or NAMES:
         own = [case for case in CASES if case.name == name]
         if not own:
-            raise ValueError(f"unknown program {name!r}; known are {', '.join(NAMES)}")
+            raise ValueError(f"unknown program {name!r}; the programs are {', '.join(NAMES)}")
         if provenance is not None:
             own = [case for case in own if case.provenance == provenance] or [
                 replace(own[0], provenance=provenance, k=None, target=None)
