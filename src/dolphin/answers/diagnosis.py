@@ -296,7 +296,7 @@ def _is_softmax_of_independent(facts: Facts) -> bool:
 
 
 def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:
-    """The leaf tensors of a graph; how many of its sums were clipped at 1, and how many it has."""
+    """The leaf tensors of a graph, how many of its sums were clipped at 1, and how many it has."""
     cut = sums = 0
     seen: set[Any] = set()
     waiting, found = [tensor.grad_fn], []

@@ -106,12 +106,14 @@ def row_number(operation: str, row: int, batch: int) -> int:
     except Exception:  # whatever can't be read as a number, tensors of several entries included
         raise InputError(f"{operation}: row must be a number, got {shorten(row)}.") from None
     if not -batch <= row < batch:
-        raise InputError(f"{operation}: row {row} of a distribution with {batch} rows.")
+        raise InputError(
+            f"{operation}: row {row} is out of range for a distribution with {batch} rows."
+        )
     return row % batch
 
 
 def row_numbers(rows: Rows, batch: int) -> np.ndarray:
-    """The numbers of the rows that are meant, checked."""
+    """The numbers of the selected rows, checked."""
     if isinstance(rows, slice):
         chosen = np.arange(batch)[rows]
     else:
@@ -126,12 +128,17 @@ def row_numbers(rows: Rows, batch: int) -> np.ndarray:
             )
         if given.dtype.kind == "b":
             if given.shape != (batch,):
-                raise InputError(f"d[mask]: a mask of shape {given.shape} for {batch} rows.")
+                raise InputError(
+                    f"d[mask]: a mask of shape {given.shape} doesn't fit {batch} rows; give one "
+                    "boolean per row."
+                )
             given = np.flatnonzero(given)
         chosen = np.atleast_1d(given).astype(np.int64)
     outside = chosen[(chosen < -batch) | (chosen >= batch)]
     if len(outside):
-        raise InputError(f"d[rows]: row {outside[0]} of a distribution with {batch} rows.")
+        raise InputError(
+            f"d[rows]: row {outside[0]} is out of range for a distribution with {batch} rows."
+        )
     if not len(chosen):
         raise InputError(f"d[rows]: {shorten(rows)} leaves no rows; a batch has at least one.")
     return chosen % batch

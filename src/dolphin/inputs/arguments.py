@@ -12,7 +12,7 @@ from typing import Any
 
 from dolphin.errors import InputError, SizeError, shorten
 
-_MOST_ITEMS = 5_000_000  # that an iterator may yield: one without an end must not fill the memory
+_MOST_ITEMS = 5_000_000  # items of an iterator: one without an end must not fill the memory
 
 
 def flag(operation: str, name: str, value: Any) -> bool:
@@ -76,6 +76,6 @@ def items(operation: str, what: str, values: Iterable[Any], remedy: str = "") ->
         ) from None
     if len(found) > _MOST_ITEMS:
         raise SizeError(
-            f"{operation}: {what} are more than {_MOST_ITEMS:,}: does the iterator ever end?"
+            f"{operation}: {what} are more than {_MOST_ITEMS:,}; the iterator may never end."
         )
     return found

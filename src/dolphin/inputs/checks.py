@@ -198,7 +198,7 @@ def _not_a_number(operation: str, numbers: Tensor, kind: Kind) -> InputError:
 
 
 def carried_back(probs: Tensor) -> Tensor:
-    """Probabilities that rounding carried out of [0, 1], at its ends, with unchanged gradients."""
+    """Probabilities that only rounding carries out of [0, 1], clamped, with unchanged gradients."""
     return probs - (probs - probs.clamp(0.0, 1.0)).detach()
 
 
@@ -263,8 +263,8 @@ def _pass_one(operation: str, totals: Tensor, group: Sequence[int] | None) -> In
     if group is not None:
         which = f"probabilities of the columns {listing(group)}"
     return InputError(
-        f"{operation}: the {which} of row {row} add up to {totals[row].item():.4g}, but of "
-        "exclusive symbols at most one holds, so they can't exceed 1. Did you mean "
+        f"{operation}: the {which} of row {row} add up to {totals[row].item():.4g}, but at most "
+        "one of several exclusive symbols holds, so they can't exceed 1. Did you mean "
         "exclusive=False (each symbol holds on its own)? Otherwise normalise them first, "
         "e.g. with softmax."
     )

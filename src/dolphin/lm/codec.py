@@ -107,7 +107,7 @@ class Codec:
         equal = seen.get(tuple(tokens))
         if equal == option:
             raise InputError(
-                f"{operation}: {place}: {shorten(option)} is listed twice. Options are distinct."
+                f"{operation}: {place}: {shorten(option)} is listed twice. Options must differ."
             )
         if equal is not None:
             raise InputError(

@@ -95,6 +95,7 @@ class LanguageModel:
             prompts: text to continue, or chats (lists of messages) to answer, one per row.
             options: strings for all rows, or a list of strings for each row.
             normalise: whether to condition on the list, so that probabilities add up to 1.
+            provenance: as for `Distribution`.
 
         Cost: one pass over the prompts and one over the distinct prefixes of the options, B rows at
         once.
@@ -195,6 +196,7 @@ class LanguageModel:
         without gradients and then scored with them, if gradients are enabled.
 
         Args:
+            prompts: as for `options`.
             parse: a function from the text of an answer to a symbol. For a text that doesn't parse
                 it raises ValueError (as `int` does), LookupError, ArithmeticError or SyntaxError,
                 or returns `OTHER`. None for the text itself, including spaces.
@@ -205,6 +207,7 @@ class LanguageModel:
                 llguidance's syntax: no look-around, no backreferences.)
             method: `"beam"` follows the likeliest prefixes, `"sample"` draws them.
             seed: for `"sample"`. The same seed gives the same answers.
+            provenance: as for `Distribution`.
 
         Cost: one pass over the prompts and up to `max_new_tokens` passes over k tokens per row;
         with gradients one more pass over the answers found.
@@ -214,7 +217,7 @@ class LanguageModel:
         tokens = self._codec.prompts(operation, prompts)
         self._check_length(operation, tokens, max_new_tokens)
         if method not in ("beam", "sample"):
-            raise InputError(f'{operation}: method is "beam" or "sample", got {method!r}.')
+            raise InputError(f'{operation}: method must be "beam" or "sample", got {method!r}.')
         strategy = Beam(k) if method == "beam" else Walkers(k, len(tokens), seed)
         progress = None if pattern is None else self._vocabulary.start(operation, pattern)
         with torch.no_grad():

@@ -95,7 +95,7 @@ def cache() -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
         return root.expanduser() / "dolphin" / "smollm2" / FILE
-    except RuntimeError:  # somebody without a home, in a container
+    except RuntimeError:  # no home directory, as in some containers
         return Path(tempfile.gettempdir()) / "dolphin" / "smollm2" / FILE
 
 

@@ -106,7 +106,9 @@ def _by_rows(cond: Any, yes: Distribution[Any], no: Distribution[Any]) -> Distri
     check("where", operands)
     for d in operands:
         if d.batch not in (1, batch):
-            raise InputError(f"where: a mask of {batch} rows for {d.batch} rows of distributions.")
+            raise InputError(
+                f"where: a mask of {batch} rows doesn't fit a distribution of {d.batch} rows."
+            )
     spread = [d if d.batch == batch else _spread(d, batch) for d in agreed(operands)]
     return distribution_of(choose_rows(mask, *spread))
 

@@ -42,6 +42,9 @@ def choose(options: Distribution[S] | Weighted[S]) -> S:
     `choose(weighted({...}))` is a new draw each time. A choice from nothing ends the execution
     without a result.
 
+    Args:
+        options: a distribution, or the weighted outcomes of a draw.
+
     >>> import dolphin as dl
     >>> @dl.program
     ... def larger(a, b):
@@ -90,6 +93,7 @@ def program(
     symbols runs no user code. Gradients reach the distributions that were chosen from.
 
     Args:
+        function: what is decorated; it returns a symbol.
         keep: keep only each row's k likeliest executions after every choice. The symbolic part
             then depends on the numbers, and is repeated in every call.
         max_choices: choices that one execution may make before it counts as endless.
@@ -325,7 +329,7 @@ class Call:
         return run_plan(plan, operands, self.sources.tensors, outcome, self._site)
 
     def provenance(self) -> Any:
-        """That of the first distribution; None for the default of the block."""
+        """The provenance of the first distribution; None for the default of the block."""
         known = (*self.known, *self._given)
         return known[0].provenance if known else None
 

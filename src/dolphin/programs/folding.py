@@ -40,9 +40,14 @@ def reduce(
 
     The same result as `apply` from left to right. Where the algebra allows any order (its ⊗
     distributes over ⊕; `damp` and top-k proofs for independent operands whose symbols exclude each
-    other) operands are combined as a balanced tree, with operands of similar size, which makes long
-    chains much cheaper; pairs with the same symbols are then joined in one operation. Elsewhere
-    they are folded in order.
+    other), distributions of similar size are combined as a balanced tree, which makes long chains
+    much cheaper; pairs with the same symbols are then joined in one operation. Elsewhere they are
+    folded in order.
+
+    Args:
+        function: an associative, pure function of two symbols.
+        distributions: at least one; a single one is returned as it is.
+        cache: as for `apply`.
 
     >>> import dolphin as dl
     >>> coin = dl.Distribution([0.5, 0.5], [0, 1])

@@ -78,8 +78,9 @@ def check_keys(step: Step, start: Distribution[S], key: Callable[[S], Any]) -> N
 def _once(
     step: Step, start: Distribution[Any], goal: Any, missed: Callable[[], Missed | None]
 ) -> None:
-    """Try a program once: a step and a goal, by all that they read but distributions, and shared
-    symbols.
+    """Try each program once.
+
+    It is identified by its shared symbols, and by all that step and goal read but distributions.
     """
     slot, own = slots([]), tagged_of(start)
     functions = tuple(
@@ -97,9 +98,9 @@ def _once(
     if found is not None:
         raise InputError(
             f"fixpoint: goal= leaves out what it needs: step derives {shorten(found.wanted)} with "
-            f"the help of {shorten(found.source)}, which the goal drops where it wants the other. "
-            "What a wanted symbol is derived from must be wanted, too: write a step that keeps it "
-            "so (paths to a vertex grow at the front), or leave goal= out and filter the result."
+            f"the help of {shorten(found.source)}; the goal wants the first but drops the second. "
+            "What a wanted symbol is derived from must be wanted, too: change the step (paths to a "
+            "vertex must grow at the front), or leave goal= out and filter the result."
         )
     _tried.put(program, True)
 

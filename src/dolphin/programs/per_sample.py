@@ -94,6 +94,9 @@ def batched(program: Callable[..., R]) -> Batched[R]:
     contain neither a distribution nor a tensor are returned as a list of B values. The results,
     and gradients, are those of a loop and `Distribution.stack`.
 
+    Args:
+        program: what is decorated: a function of one sample's arguments, or a method.
+
     >>> import torch, dolphin as dl
     >>> @dl.batched
     ... def total(numbers):

@@ -145,8 +145,8 @@ def _limit(max_iterations: int, rounds: int | None, only_new: bool) -> Limit:
         return Limit(count("fixpoint", "max_iterations", max_iterations), enough=False)
     if only_new:
         raise InputError(
-            "fixpoint: rounds= counts steps over everything, only_new=True takes others. Leave "
-            "one of them out."
+            "fixpoint: rounds= counts steps over all symbols, but only_new=True takes steps over "
+            "new ones. Leave one of them out."
         )
     return Limit(count("fixpoint", "rounds=", rounds, least=0), enough=True)
 
@@ -250,7 +250,8 @@ def _grown_by_what_is_new(
     if not _settled(tagged_of(result), tagged_of(union(start, result))):
         raise InputError(
             "fixpoint: with only_new=True, step must keep what it is given: step(start) lacks "
-            "symbols of start, or has them with less. Return union(start, ...), or leave it out."
+            "symbols of start, or their tags are smaller. Return union(start, ...), or leave "
+            "only_new out."
         )
     new = _what_is_new(start, result)
     for _ in range(max_iterations):

@@ -151,19 +151,19 @@ def trace(
 ) -> Traced:
     """The tag stage of `program`, a function from distributions to a distribution, as a module.
 
+    The result is a module from probabilities (B, N_i) to log-probabilities (B, N), which checks its
+    inputs as `Distribution` does, with the program's gradients. It can be compiled with
+    `torch.compile(..., fullgraph=True)`. Programs that sample, or whose rows have different
+    symbols, can't be traced: their symbols depend on numbers. A `fixpoint` repeats until the tags
+    of all rows have settled, as in the program itself; compiled code can't check that, and does as
+    many rounds as may be needed, where that number is known.
+
     Args:
         program: called once, with one distribution for each of `symbols`.
         symbols: the symbols of each input.
         exclusive: as in `Distribution`, for all inputs, or a list with one entry per input.
         provenance: the algebra or its name; the default of the enclosing block if None.
         logits: whether the module takes unnormalised scores, as `Distribution.from_logits` does.
-
-    The result is a module from probabilities (B, N_i) to log-probabilities (B, N), which checks its
-    inputs as `Distribution` does. It can be compiled with `torch.compile(..., fullgraph=True)`.
-    Programs that sample, or whose rows have different symbols, can't be traced: their symbols
-    depend on numbers. A `fixpoint` repeats until the tags of all rows have settled, as in the
-    program itself; compiled code can't check that, and does as many rounds as may be needed, where
-    that number is known.
 
     >>> import torch, dolphin as dl
     >>> total = dl.trace(lambda x, y: x + y, range(3), range(3))
@@ -205,7 +205,7 @@ def trace(
             "it from the program's arguments."
         )
     tags = d.tags_like(Noted(0))
-    if tags != Noted(notes.known - 1):  # the result is not what the last step made
+    if tags != Noted(notes.known - 1):  # the result is not that of the last step
         tags = notes.concat([tags])
     evaluate = None
     if notes.shadows:
@@ -250,5 +250,7 @@ def _each_exclusive(exclusive: Any, inputs: int) -> list[Exclusive]:
     if not own:
         return [exclusive] * inputs
     if len(exclusive) != inputs:
-        raise InputError(f"trace: {len(exclusive)} values of exclusive for {inputs} inputs.")
+        raise InputError(
+            f"trace: {len(exclusive)} values of exclusive for {inputs} inputs; give one per input."
+        )
     return list(exclusive)

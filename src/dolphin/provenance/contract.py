@@ -120,16 +120,16 @@ class Provenance(abc.ABC):
         return 0
 
     def content(self, parts: Sequence[Tags]) -> tuple[Hashable, Sequence[Facts]] | None:
-        """For structural algebras: what tags say, whatever facts they speak of; and those facts.
+        """For structural algebras: the content of tags over any facts, and the facts in them.
 
-        None where that can't be told apart. Tags of shared symbols only.
+        None where the two can't be separated. Tags of shared symbols only.
         """
         return None
 
     def of_other_facts(
         self, tags: Tags, facts: Sequence[Facts]
     ) -> Callable[[Sequence[Facts]], Tags] | None:
-        """The same tags of other facts in the places of these; None if they speak of more."""
+        """The same tags as a function of facts in place of these; None if they refer to more."""
         return None
 
     @abc.abstractmethod
@@ -209,7 +209,7 @@ class Provenance(abc.ABC):
 
     renews = False
     """Whether tags can be reused from the last round of a recursion, if those they are made of
-    are the same. A tag must say all: where tags are numbers, equal ones may differ in gradients."""
+    are the same. A tag must carry everything: equal numbers may differ in their gradients."""
 
     def size(self, tags: Tags) -> int:
         """The number of symbols, of all rows together where they are flattened."""

@@ -52,7 +52,7 @@ class _Mark(torch.autograd.Function):
 
 
 def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
-    """The proof whose probability one tag, a logarithm, is; none if it is impossible."""
+    """The proof behind a tag, the logarithm of its probability; an empty list if impossible."""
     if tag.item() <= flush(tag.dtype):
         return []
     found: list[Any] = []

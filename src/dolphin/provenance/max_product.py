@@ -31,7 +31,7 @@ from dolphin.provenance.winners import best_products
 class MaxProduct(LogTags):
     """Max-product (`viterbi`): a ⊗ b = a·b, a ⊕ b = max(a, b).
 
-    The probability of the likeliest proof, counting a fact as often as it is used. A lower bound of
+    The probability of the likeliest proof, counting a fact as often as it is used. A lower bound on
     the true probability where no proof uses a fact twice. Tags are logarithms: products of any
     length keep their value.
 

@@ -71,10 +71,10 @@ def _raised(probs: Tensor, used: Tensor) -> Tensor:
     below = probs < low
     if not transformed() and reading_is_free(probs) and bool((below & used).any()):
         raise UnsupportedError(
-            "create_graph=True: second derivatives are lost where the logarithm of a probability "
-            "is taken that is exactly 0 (a fact of 0, a negated fact of 1, or a result that can't "
-            "be). Give logits instead (dolphin.Distribution.from_logits), keep probabilities "
-            "inside with probs.clamp(1e-6, 1 - 1e-6), or use the provenance 'exact'."
+            "create_graph=True: second derivatives are lost where the logarithm is taken of a "
+            "probability that is exactly 0 (a fact of 0, a negated fact of 1, or an impossible "
+            "result). Give logits instead (dolphin.Distribution.from_logits), keep probabilities "
+            "away from 0 and 1 with probs.clamp(1e-6, 1 - 1e-6), or use the provenance 'exact'."
         )
     return torch.where(below, probs - probs.detach() + low, probs)
 
@@ -167,8 +167,8 @@ def safe_log(probs: Tensor) -> Tensor:
 def safe_log_of_facts(probs: Tensor) -> Tensor:
     """The same for what products are made of.
 
-    Several factors of 0 have no gradient, but second derivatives, which are lost here: they are
-    refused whether there is a gradient or not.
+    Several factors of 0 have no gradient, but they do have second derivatives. These are lost here,
+    so they are refused whether there is a gradient or not.
     """
     return _safe_log_of_facts(probs)
 

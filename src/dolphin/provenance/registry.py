@@ -31,7 +31,7 @@ RegisteredName = NewType("RegisteredName", str)
 
 
 class Parameters(TypedDict, total=False):
-    """What the built-in provenances take; which of them takes what is in their classes."""
+    """What the built-in provenances take; their classes say which of them takes what."""
 
     k: int
     above_one: Literal["clip", "pass"]
@@ -181,7 +181,8 @@ def using(provenance: Any, **parameters: Any) -> Iterator[Provenance]:
     """Make a provenance the default of inputs created in this block, in this thread or task only.
 
     Args:
-        provenance: an object, or a name with the `parameters` of `get_provenance`.
+        provenance: an object, or a name.
+        parameters: with a name, those of `get_provenance`.
 
     >>> import dolphin as dl
     >>> with dl.using("dtkp-am", k=3):

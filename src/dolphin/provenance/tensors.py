@@ -24,8 +24,8 @@ class TensorProvenance(Provenance):
     """An algebra whose tags are one tensor of shape (n, r, *tag_shape).
 
     To write one: set `zero` and `one_value`, and define `from_probs`, `to_probs`, `mul` and `add`
-    (and `negation` if there is one). Elementwise functions of probabilities of shape (n, r) become
-    tags of shape (n, r, *tag_shape).
+    (and `negation` if there is one). All of them are elementwise; `from_probs` turns probabilities
+    of shape (n, r) into tags of shape (n, r, *tag_shape), and `to_probs` is its inverse.
     """
 
     numeric = True

@@ -3,7 +3,7 @@
 A `TNorm` says what a ⊗ b is and what its derivative with respect to a is; ⊕ is its dual,
 a ⊕ b = 1 - (1 - a) ⊗ (1 - b), unless a formula that is better for small numbers is given, and
 ¬a = 1 - a. Writing the slope down keeps gradients finite, exact, and defined where formulas are
-0/0. All slopes lie in [0, 1] for the families and parameters here. Tests compare them with
+0/0. All slopes lie in [0, 1] for the families and parameters here. Tests compare them with finite
 differences.
 """
 
@@ -169,8 +169,8 @@ class Yager(TNorm):
     """Yager's family (`yager`): a ⊕ b = min(1, ‖(a, b)‖_p), and ⊗ its dual, 1 - ‖(1 - a, 1 - b)‖_p.
 
     p = 1 is Łukasiewicz' logic, p → ∞ Gödel's. Gradients: ((1 - a) / ‖(1 - a, 1 - b)‖)^(p - 1), so
-    the smaller value gets more; 0 where a ⊗ b is 0, as in Łukasiewicz' logic but later the larger p
-    is.
+    the smaller value gets more; 0 where a ⊗ b is 0, as in Łukasiewicz' logic, which is the case for
+    fewer values the larger p is.
 
     >>> import dolphin as dl
     >>> logic = dl.get_provenance("yager", p=2)
@@ -259,7 +259,7 @@ class SchweizerSklar(TNorm):
         return slope if self.p < 1.0 else (share > 0.0).to(a.dtype)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:
-        """By small numbers where they are: 1 - a would round them away."""
+        """Without 1 - a where a and b are small: it would round them away."""
         if self.p == 0.0:
             return a * (1.0 - b) + b
         # (1 - a)^p + (1 - b)^p - 2, and the root of what is 1 more; small enough not to overflow.

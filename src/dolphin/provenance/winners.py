@@ -33,7 +33,7 @@ def best_products(
     """The logarithms of all symbols' best products when the rounds end.
 
     None where it doesn't pay, if the rounds don't end in time, and if a symbol has several
-    constants, whose equals would get another share of a gradient.
+    constants, which would get another share of a gradient at ties.
     """
     given = spread_rows([start, constant, other])
     rows = given[0].shape[1]

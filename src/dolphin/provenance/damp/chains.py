@@ -159,7 +159,7 @@ class _Steps:
         return []
 
     def read(self, numbers: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The result of the last step, or of each row one place of it, and all results."""
+        """The result of the last step, or one place of it per row, and all results."""
         value, *others = numbers.split(self.sizes)
         values = []
         for plan, other in zip(self.plans, others, strict=True):

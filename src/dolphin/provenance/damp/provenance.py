@@ -56,6 +56,9 @@ class DAMP(LogTags):
 
     Cost: O(B) per combination of symbols, in time and, during one operation, in memory.
 
+    Args:
+        above_one: the gradient where a sum exceeds 1: "clip" or "pass", see above.
+
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.DAMP())
     >>> dl.apply(d, d, lambda a, b: a == b).row(0)

@@ -1,4 +1,4 @@
-"""Sums of many integers alike, in plain numbers: a balanced tree whose levels are one convolution.
+"""Sums of operands of the same size, in plain numbers: a tree whose levels are one convolution.
 
 A chain of n convolutions is n operations one after the other. Without clipping their order is free,
 and all pairs of a level can be convolved together. 15 digits, 64 rows, forward and backward: 75
@@ -33,7 +33,7 @@ class Tree:
     def of(
         cls, operands: Sequence[Tensor], plans: Sequence[IndexLists], wanted: np.ndarray | None
     ) -> Tree | None:
-        """The tree of a chain; None if its operands aren't alike, or it is faster step by step."""
+        """The tree of a chain; None if sizes differ, or if it is faster step by step."""
         count, (width, rows) = len(operands), operands[0].shape
         if count < _FEWEST or any(len(each) != width for each in operands):
             return None
@@ -47,7 +47,7 @@ class Tree:
         return [_certain(self.width, like, 0.0, ZERO)] if self.count % 2 else []
 
     def read(self, numbers: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The sums, (n, r), or of each row one, (r,), and what gradients need."""
+        """The sums, (n, r), or one per row, (r,), and what gradients need."""
         nodes, width, rows = self.count + self.count % 2, self.width, numbers.shape[1]
         level, levels = numbers.view(2, nodes // 2, 1, width, rows), []
         while nodes > 2:

@@ -2,9 +2,9 @@
 
 Each node is a sum of products of two values of earlier levels, in double precision. Three ways lead
 to the same values. Plain numbers (sweeps.py) are fast, and enough unless a logarithm is asked for
-of something too small for them. Then, and where a compiler or a device forbids looking, the way
-leads through logarithms. Second derivatives are taken of plain numbers in ordinary operations.
-There a level is a contraction (see indices.py), and what later levels need is handed on.
+of something too small for them. Then, and where a compiler or a device forbids reading values,
+logarithms are used. Second derivatives are taken of plain numbers in ordinary operations. There a
+level is a contraction (see indices.py), and what later levels need is handed on.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Circuit:
         return safe_log(values) if logs else values
 
     def swept(self, probs: Tensor, keep: bool) -> tuple[Tensor, list[Tensor] | None]:
-        """The values of all nodes in plain numbers, and what the way down needs if it is kept."""
+        """The values of all nodes in plain numbers; with `keep`, what the sweep down needs."""
         device, rows = probs.device, probs.shape[1]
         places, _, _ = self._leaves[device]
         values = torch.zeros(self.nodes, rows, dtype=torch.float64, device=device)
@@ -253,7 +253,7 @@ class Circuit:
         self._leaf_indices(columns, device)
 
     def _leaf_indices(self, columns: Sequence[int], device: torch.device) -> None:
-        """Where facts, and the columns of rests, stand among those of all inputs; whose they are.
+        """Where facts and the columns of rests are among those of all inputs, and whose they are.
 
         A circuit belongs to inputs with certain groups, so the columns are always the same.
         """

@@ -108,7 +108,7 @@ def _ways(
     limits: tuple[int, float],
     compiler: str,
 ) -> list[Way]:
-    """In which ways to compile, the one that is likely to be fastest first."""
+    """The ways to compile, the one that is likely to be fastest first."""
     seconds = limits[1]
 
     def by_diagrams(budget: Budget) -> Circuit:
@@ -137,7 +137,7 @@ def _ways(
 def _sentential(
     table: FormulaTable, roots: Sequence[int], groups: Groups, budget: Budget
 ) -> tuple[sentential.Sentential, list[Any]]:
-    """The nodes of formulas in PySDD's diagrams; those of earlier formulas are of use to later."""
+    """The nodes of formulas in PySDD's diagrams; those of earlier formulas are reused."""
     used = sentential.used_columns(table, roots)
     known = table.sentential.get(groups)
     if known is not None and used <= known.used:

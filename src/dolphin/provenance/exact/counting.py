@@ -1,7 +1,7 @@
 """Counts: circuits that are read off formulas, because those are sums of products already.
 
 How many of n facts hold is folded as a tree: a state of a node is an "or" of pairs of states of its
-halves. No two of the pairs can hold together, and the halves speak of different facts. So the "or"
+halves. No two of the pairs can hold together, and the halves refer to different facts. So the "or"
 is a sum and the "and" a product, and n² of them count n facts. Compiled without this knowledge,
 every pair would become a diagram of its own.
 """
@@ -14,7 +14,7 @@ from dolphin.provenance.exact.circuits import Circuit, Sketch
 from dolphin.provenance.exact.formulas import AND, FACT, FALSE, NOT, OR, TRUE, FormulaTable
 from dolphin.provenance.exact.ordering import Groups
 
-SMALL = 16  # groups that something may speak of to be compiled by itself
+SMALL = 16  # groups that a part may refer to if it is compiled by itself
 
 Compile = Callable[[Sequence[int], Sketch], Sequence[int]]
 """Formulas to values of a sketch."""
@@ -54,7 +54,7 @@ def counted(
 
 
 def _supports(table: FormulaTable, formulas: Sequence[int], groups: Groups) -> dict[int, int]:
-    """The groups that formulas speak of, as the bits of a number."""
+    """The groups that formulas refer to, as the bits of a number."""
     number: dict[tuple[int, ...], int] = {}
     every = ((position, group) for position, each in enumerate(groups) for group in each)
     for place, (position, group) in enumerate(every):
@@ -75,7 +75,7 @@ def _supports(table: FormulaTable, formulas: Sequence[int], groups: Groups) -> d
 def _needed(
     table: FormulaTable, roots: Sequence[int], support: dict[int, int]
 ) -> tuple[set[int], list[int]]:
-    """All that sums and products are made of, and what of it is neither."""
+    """Everything that sums and products are made of, and which of it is neither."""
     needed: set[int] = set()
     others: list[int] = []
     waiting = list(roots)

@@ -4,7 +4,7 @@ A node tests one exclusive group of an input, whose value is one of its columns 
 
     (level, default, ((column, node), ...))
 
-reads "if this column holds go there, for any other value to `default`". Its probability is
+reads "if this column holds go there, for any other value go to `default`". Its probability is
 therefore Σ P(column) · P(node there) + (1 - Σ P(column)) · P(default): exclusive groups need no
 constraints, and a group that a node doesn't mention costs nothing. Groups are tested in one fixed
 order, so equal formulas become equal nodes.

@@ -21,8 +21,8 @@ Order = tuple[Group, ...]
 
 WIDEST = 32  # facts of a formula that has more than these hardly belong together
 MANY = 256  # groups of an input from which on those that don't occur are left out
-CHOICES = 3  # orders that are looked at
-MOST = 5000  # where there are more meetings than that, everything is everything's neighbour
+CHOICES = 3  # orders that are tried
+MOST = 5000  # with more meetings than this, every group is a neighbour of every other
 
 
 def order_of_groups(table: FormulaTable, roots: Sequence[int], groups: Groups) -> Order:
@@ -102,9 +102,9 @@ def _meetings(
 def _neighbours_together(
     groups: Sequence[Group], meetings: Sequence[Sequence[Group]]
 ) -> list[Sequence[Group]]:
-    """Orders in which few meetings are begun and not over at any time, the best one first.
+    """Orders in which few meetings are open at any time, the best one first.
 
-    No rule finds the best one of all, so there are a few.
+    No rule always finds the best order, so there are a few.
 
     >>> a, b, c, d = ((0, (column,)) for column in range(4))
     >>> _neighbours_together([a, b, c, d], [(a, d), (d, b), (b, c)])[0] == [c, b, d, a]

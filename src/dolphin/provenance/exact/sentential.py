@@ -27,7 +27,7 @@ Column = tuple[int, int]
 # Joining two diagrams takes time up to the product of their sizes, and can't be interrupted.
 TRIAL = 5.0  # seconds for trying an order
 LARGEST_PRODUCT = 2_000_000_000
-ROOM = 10  # times the nodes allowed may be there on the way: PySDD's are small, and made quickly
+ROOM = 10  # times as many nodes as allowed may exist on the way: PySDD's are small and quick
 
 
 def available() -> bool:

@@ -28,7 +28,7 @@ class Formulas:
 
     @functools.cached_property
     def rows(self) -> int:
-        """How many rows the formulas have, or their inputs; asked for several times."""
+        """The number of rows of the formulas, or of their inputs."""
         if self.row_map is not None:
             return 1
         return max([self.numbers.shape[1], *(facts.rows for facts in self.inputs)])

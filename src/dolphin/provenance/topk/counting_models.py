@@ -84,7 +84,7 @@ def _unions(patterns: Tensor, exists: Tensor, layout: Layout) -> tuple[Tensor, T
 def _contradictions(patterns: Tensor, layout: Layout) -> Tensor:
     """Where some group has no value left: adding its lowest bit carries into the guard."""
     lows, guards = layout.carries()
-    found = torch.zeros(patterns.shape[1:], dtype=torch.bool, device=patterns.device)
+    conflict = torch.zeros(patterns.shape[1:], dtype=torch.bool, device=patterns.device)
     for word, (low, guard) in enumerate(zip(lows, guards, strict=True)):
-        found |= ((patterns[word] + low) & guard) != 0
-    return found
+        conflict |= ((patterns[word] + low) & guard) != 0
+    return conflict

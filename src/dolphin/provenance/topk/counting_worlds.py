@@ -3,8 +3,8 @@
 Groups of facts are decided one after the other. What matters of all decisions so far is the set of
 proofs that can still hold: a *state*, written as the bits of a number. A value of the next group
 leads from state S to the proofs of S that allow it; without any the branch ends, and with one that
-has nothing left to decide it counts. States that become equal are one state, so the number of
-states, rather than 2^k, is what is paid for. Only positive numbers are added up.
+has nothing left to decide it counts. States that become equal are one state, so the cost is the
+number of states rather than 2^k. Only positive numbers are added up.
 
 The groups of the proof that has the fewest undecided ones come next: proofs that share nothing are
 then settled one by one.
@@ -48,7 +48,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Used:
-    """A group that some proof speaks of."""
+    """A group that some proof refers to."""
 
     placement: int
     columns: tuple[int, ...]
@@ -92,7 +92,7 @@ def log_probability_by_states(tags: Proofs) -> Tensor:
 
 
 def _used_groups(items: np.ndarray, there: np.ndarray, layout: Layout) -> list[_Used]:
-    """The groups that existing proofs speak of."""
+    """The groups that existing proofs refer to."""
     words = np.bitwise_or.reduce(np.where(there, items, 0), axis=(1, 2))
     used = []
     for number, placement in enumerate(layout.placements):
@@ -166,7 +166,7 @@ def _steps(
 def _allowed(
     items: np.ndarray, there: np.ndarray, groups: Sequence[_Used]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which proofs speak of each group, (groups, k, items), and which allow each of its values.
+    """Which proofs refer to each group, (groups, k, items), and which allow each of its values.
 
     The latter as bits, (values, groups, items); a group has no proofs for values beyond its own.
     """

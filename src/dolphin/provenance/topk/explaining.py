@@ -1,4 +1,4 @@
-"""Proofs as a person reads them."""
+"""Proofs for inspection: facts with their labels and probabilities."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class _Way(NamedTuple):
     scores: Tensor
 
 
-_WORDS_EACH = 10  # that the ways in which proofs fail may take, per combination that is allowed
-_STEPS = 100  # as many, one after another
+_WORDS_EACH = 10  # words that proofs that fail may take at once, per combination that is allowed
+_STEPS = 100  # times as many words that they may take one after another
 
 
 def check_size(tags: Proofs, k: int) -> None:

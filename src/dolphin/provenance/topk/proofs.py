@@ -368,7 +368,7 @@ def same(one: Proofs, other: Proofs | None) -> bool:
 
 
 def precision(tags: Proofs) -> torch.dtype:
-    """That of the inputs, the widest if they differ."""
+    """The precision of the inputs, the widest if they differ."""
     dtypes = {placement.facts.log_probs.dtype for placement in tags.layout.placements}
     return functools.reduce(torch.promote_types, dtypes) if dtypes else torch.get_default_dtype()
 

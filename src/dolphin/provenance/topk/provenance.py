@@ -70,7 +70,11 @@ class TopKProofs(Provenance):
 
     Cost: O(B · k²) per combination, O(B · k log k) where the operands share no input and the
     proofs of each exclude each other. Reading an exact count costs at most O(B · 2^k) per symbol,
-    once; with more than 8 proofs on a CPU mostly far less.
+    once; with more than 8 proofs on a CPU it is usually far less.
+
+    Args:
+        k: the most proofs that a symbol keeps in a row.
+        wmc: how proofs are weighed: "add-mult" or "exact" (k up to 16), see above.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([0.2, 0.8], ["tail", "head"], provenance=dl.TopKProofs(k=3))

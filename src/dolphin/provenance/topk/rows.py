@@ -1,4 +1,4 @@
-"""Rows of proofs: one layout for all of them or places for each, taken, stacked and mixed."""
+"""Rows of proofs: flattening, taking, stacking and mixing them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Weighing several exclusive groups at once, in signed proofs.
 
-Where values can't be read, every group of every input is weighed, whether a proof speaks of it or
+Where values can't be read, every group of every input is weighed, whether a proof refers to it or
 not. One by one that is 35 operations per group: Sudoku 4×4 under `dtkp-am` had 6,900, and has 1,600
 now.
 """

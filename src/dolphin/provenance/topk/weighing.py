@@ -99,7 +99,7 @@ def weights_by_group(
 ) -> Iterator[tuple[Placement, Group, Callable[[Tensor, Tensor | None], Tensor]]]:
     """The groups of a signed layout, and what each contributes to `log_weights`.
 
-    That is a function of patterns and `row`, for patterns that speak of this group only.
+    That is a function of patterns and `row`, for patterns that refer to this group only.
     `several_digits`: only those of exclusive facts that one digit can't tell apart.
     """
     for placement in layout.placements:
