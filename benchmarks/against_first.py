@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Name of the case, module of the benchmark, class and arguments, algebra and k, speed-up asked for.
+# Name of the case, module of the benchmark, class and arguments, algebra and k, required speed-up.
 CASES = {
     "kinship-4": ("kinship", "Kinship", 4, "damp", None, 8.0),
     "kinship-4 k=3": ("kinship", "Kinship", 4, "dtkp-am", 3, 8.0),
@@ -119,7 +119,7 @@ def compare(other: Path, name: str, batch: int, count: int) -> dict[str, Any]:
 def main() -> None:
     """Compare two checkouts, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="of the other edition")
+    parser.add_argument("checkout", type=Path, help="folder of the other edition")
     parser.add_argument("--case", action="append", choices=list(CASES), help="some cases only")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30)

@@ -74,7 +74,7 @@ def formula(operations: Any, places: Sequence[Any]) -> Any:
 
 
 def grid(operations: Any, inputs: Sequence[Any]) -> Any:
-    """`path-6x6`: is some end connected to another one?"""
+    """`path-6x6`: whether some end is connected to another one."""
     ends, edges = inputs
     with mock.patch.object(paths, "dl", operations):
         return paths.connected(paths.closure(edges), ends)
@@ -98,7 +98,7 @@ def literally(
 
 
 def inputs_of(name: str, batch: int, generator: torch.Generator) -> list[tuple[Tensor, Any, bool]]:
-    """Probabilities as leaves that want gradients, symbols, and whether they exclude each other."""
+    """Probabilities as leaves that require grad, symbols, and whether they exclude each other."""
     if name == "path-6x6":
         scores, _ = paths.GridPaths(6).draw(batch, "early", generator)
         ends, edges = scores.double().sigmoid().split([36, 120], dim=1)

@@ -81,7 +81,7 @@ def _mugen(*pairs: dl.Distribution) -> dl.Distribution:
 
 
 def _scenes(*colours: dl.Distribution) -> dl.Distribution:
-    """One question about a scene: how many things are left of a red one?"""
+    """One question about a scene: how many things are left of a red one."""
     places = [(0, 0), (3, 1), (1, 2), (2, 3)]
     question = ("filter", "red"), ("relate", "left"), ("count",)
     return answer({"colour": colours}, places, question)

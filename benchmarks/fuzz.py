@@ -41,7 +41,7 @@ def main() -> int:
     """Run the programs and print what became of them."""
     parser = argparse.ArgumentParser(description="Random programs against the definitions.")
     parser.add_argument("--programs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first program")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     last = options.seed + options.programs

@@ -94,7 +94,7 @@ def measure_batches(names: Sequence[str], batches: Sequence[int], steps: int) ->
     for case in choose(names):
         title = f"{case.name}, {case.provenance}{'' if case.k is None else f' k={case.k}'}"
         print(f"\n{title}")
-        print(f"{'B':>6} {'step ms':>10} {'us a row':>10} {'symbolic ms':>12} {'calls':>8}")
+        print(f"{'B':>6} {'step ms':>10} {'us per row':>10} {'symbolic ms':>12} {'calls':>8}")
         for batch in batches:
             (sized,) = (
                 c

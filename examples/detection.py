@@ -1,4 +1,4 @@
-"""Is a person inside a car? Object classes are learnt from one yes or no per image.
+"""Learn object classes from whether a person is inside a car: one yes or no per image.
 
 A detector proposes boxes, a different number per image, each with a feature vector. The label says
 whether some person is inside some car; no box is labelled. The program is written for ONE image.

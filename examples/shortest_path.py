@@ -33,7 +33,7 @@ def neighbours(here: tuple[int, int], there: tuple[int, int]) -> bool:
 
 
 def reached(ground: dl.Distribution[tuple[int, int]]) -> dl.Distribution[tuple[int, int]]:
-    """What one gets to: the start, and neighbours of what is reached."""
+    """The cells that can be reached: the start, and neighbours of reached cells."""
     start = dl.Distribution.certain(START, batch=ground.batch_size, provenance="viterbi")
 
     def further(cells: dl.Distribution[tuple[int, int]]) -> dl.Distribution[tuple[int, int]]:

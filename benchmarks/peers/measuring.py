@@ -68,7 +68,7 @@ class Peer:
 
 
 def digit_probabilities(rows: int, digits: int, generator: torch.Generator) -> list[Tensor]:
-    """What a network says that has hardly been trained, as leaves that want gradients."""
+    """The output of a network that has hardly been trained, as leaves that require grad."""
     scores = torch.randn(digits, rows, 10, generator=generator)
     return [part.softmax(-1).requires_grad_() for part in scores]
 
@@ -76,7 +76,7 @@ def digit_probabilities(rows: int, digits: int, generator: torch.Generator) -> l
 def digit_sums(
     rows: int, digits: int, generator: torch.Generator
 ) -> tuple[list[Tensor], list[int]]:
-    """Probabilities of some digits a row, and sums to be explained."""
+    """Probabilities of some digits per row, and sums to be explained."""
     truth = torch.randint(10, (rows, digits), generator=generator).sum(1).tolist()
     return digit_probabilities(rows, digits, generator), truth
 
@@ -95,7 +95,7 @@ def grid(side: int) -> list[tuple[int, int]]:
 
 
 class Pairs:
-    """Two digits of MNIST a row, and their sum, dealt in the order of a seed."""
+    """Two digits of MNIST per row, and their sum, dealt in the order of a seed."""
 
     def __init__(self) -> None:
         mnist = load_mnist(download=False)
@@ -124,7 +124,7 @@ class Pairs:
 
 
 def real_pairs(rows: int) -> Callable[[torch.Generator], Any]:
-    """Batches of real images and sums, read when the first one is asked for."""
+    """Batches of real images and sums, read when the first one is requested."""
     batches: list[Any] = []
 
     def draw(_: torch.Generator) -> Any:

@@ -58,7 +58,7 @@ class DigitBatch:
 
 
 class DigitRows:
-    """Images dealt into rows: no image is used twice, unless more rows are asked for.
+    """Images dealt into rows: no image is used twice, unless more rows are requested.
 
     Args:
         rows: how many; images are then dealt again and again, each as often as any other.

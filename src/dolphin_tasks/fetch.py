@@ -62,7 +62,7 @@ def cache_dir(name: str) -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
         return root.expanduser() / "dolphin" / name
-    except RuntimeError:  # somebody without a home, in a container
+    except RuntimeError:  # no home directory, as in some containers
         return Path(tempfile.gettempdir()) / "dolphin" / name
 
 
@@ -113,11 +113,11 @@ def parse_json(text: str) -> Any:
     >>> parse_json('{"loss": Infinity}')
     Traceback (most recent call last):
     ...
-    ValueError: Infinity is not a number of JSON
+    ValueError: Infinity is not a JSON number
     """
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a number of JSON")
+        raise ValueError(f"{constant} is not a JSON number")
 
     def number(kind: type[int] | type[float]) -> Callable[[str], int | float]:
         def read(digits: str) -> int | float:

@@ -268,7 +268,7 @@ class Proofs:
         return frozenset([frozenset((group, c) for c in self.choices(group) if c != fact)])
 
     def allowed(self, proof: Proof) -> dict[int, list[Fact | None]]:
-        """For each group that the proof speaks of, the choices that it leaves."""
+        """For each group that the proof refers to, the choices that it leaves."""
         groups = {group for group, _ in proof}
         return {g: [c for c in self.choices(g) if (g, c) not in proof] for g in groups}
 
@@ -288,7 +288,7 @@ class Proofs:
         return self.absorb(p | q for p in a for q in b if self.consistent(p | q))
 
     def negate(self, a: frozenset[Proof]) -> frozenset[Proof]:
-        """De Morgan: every proof must fail, each in one of the groups that it speaks of."""
+        """De Morgan: every proof must fail, each in one of the groups that it refers to."""
         result = self.one
         for proof in a:
             failures = (
@@ -306,7 +306,7 @@ class Proofs:
         return 1 - sum((self.facts.probs[f] for f in self.facts.groups[group]), Fraction(0))
 
     def factors(self, proof: Proof) -> dict[int, Fraction]:
-        """For each group that the proof speaks of, the probability that it is right about it."""
+        """For each group that the proof refers to, the probability that it is right about it."""
         return {
             group: sum((self.choice_probability(group, c) for c in left), Fraction(0))
             for group, left in self.allowed(proof).items()

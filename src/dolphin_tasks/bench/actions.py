@@ -1,4 +1,4 @@
-"""Which caption belongs to which video? The sequence of actions decides."""
+"""Matching captions to videos by their sequences of actions."""
 
 from __future__ import annotations
 

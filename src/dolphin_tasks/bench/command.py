@@ -156,7 +156,7 @@ def parser() -> argparse.ArgumentParser:
         description="Time the symbolic part of programs against their networks.",
         epilog="programs: " + ", ".join(NAMES),
     )
-    made.add_argument("names", nargs="*", metavar="PROGRAM", help="which ones (default: all)")
+    made.add_argument("names", nargs="*", metavar="PROGRAM", help="which programs (default: all)")
     made.add_argument("--batch", type=int, help="rows of a batch (default: each program's own)")
     made.add_argument("--provenance", help="e.g. damp or dtkp-am (default: each program's own)")
     made.add_argument("--k", type=int, help="proofs of a symbol, for provenances that keep some")
@@ -164,7 +164,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--inputs", choices=get_args(Inputs), default="early",
                       help="a network early in training, or a confident one")  # fmt: skip
     made.add_argument("--device", default="cpu")
-    made.add_argument("--threads", type=int, help="of torch (default: torch's own choice)")
+    made.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
     made.add_argument("--no-memory", action="store_true", help="don't measure peak memory")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the results there as well")
     return made

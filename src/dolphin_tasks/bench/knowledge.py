@@ -44,7 +44,7 @@ def step(at: dl.Distribution[int], facts: dl.Distribution[Fact]) -> dl.Distribut
 
 @dataclass(frozen=True)
 class TwoHops(Program):
-    """Which entities are two facts away from each row's? All rows ask the same uncertain facts."""
+    """The entities two facts away from each row's own; all rows share the same uncertain facts."""
 
     size: int
 

@@ -17,7 +17,7 @@ from dolphin_tasks.sum_n.program import add_up
 
 
 def add_many(digits: list[dl.Distribution]) -> dl.Distribution:
-    """As a balanced tree: additions of equals, ten deep for 1024 digits."""
+    """The sum as a balanced tree, ten levels of additions for 1024 digits."""
     return dl.reduce(lambda x, y: x + y, digits)
 
 

@@ -2,7 +2,7 @@
 other side.
 
 A relation is told as (Ann, mother, Eve): Ann's mother is Eve. The table `kinship.csv` holds every
-composition that the proofs of the official CLUTRR data use, and no other: (mother, father) is
+composition that the proofs of the official CLUTRR data use, and no other. (mother, father) is
 grandfather: a person's mother's father is that person's grandfather.
 """
 

@@ -192,8 +192,8 @@ def read_formulas(folder: Path, split: Literal["train", "test"], symbols: int) -
 def make_classes(
     count: int, longest: int, rng: np.random.Generator, lowest: int = 1
 ) -> list[list[int]]:
-    """Random formulas as class numbers: digits `lowest`...9, 60 % of the greatest length, 20 % next
-    to it.
+    """Random formulas as class numbers: digits `lowest`...9, 60 % of the greatest length, 20 % of
+    the next shorter one.
 
     >>> make_classes(1, 3, np.random.default_rng(0))
     [[5, 11, 3]]

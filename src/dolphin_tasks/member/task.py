@@ -33,7 +33,7 @@ class MemberTask(DigitTask[MemberConfig]):
     """Learn to read digits from whether one is among N of them."""
 
     name = "member"
-    summary = "read N handwritten digits, knowing only if one given is there"
+    summary = "read N digits, knowing only whether a given one is among them"
     config_class = MemberConfig
 
     def data(self) -> Data[DigitBatch]:

@@ -1,1 +1,1 @@
-"""Mugen: which caption belongs to which clip of a platform game? The order of actions decides."""
+"""Mugen: match captions to clips of a platform game, by the order of actions."""

@@ -1,1 +1,1 @@
-"""PathFinder: are two discs joined by a dashed contour? Learnt from yes or no."""
+"""PathFinder: whether a dashed contour joins two discs, learnt from yes or no."""

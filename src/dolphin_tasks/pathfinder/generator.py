@@ -115,7 +115,7 @@ def design(size: int = 32, dashes: int = 6, distractors: int | None = None) -> D
 
 @dataclass(frozen=True)
 class Plan:
-    """One image. A dash is (row, column, degrees): the point that it is drawn from, and whither.
+    """One image. A dash is (row, column, degrees): where it is drawn from, and in which direction.
 
     The first dash of a contour is drawn from its origin, the others from their heads backwards.
     """

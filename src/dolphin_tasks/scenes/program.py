@@ -1,7 +1,7 @@
 """The program of Scenes: a question is itself a program of filter, relate, count, exists and query.
 
-What a question speaks of is a set of things; each step of the question is an operation on the
-distribution over such sets. No question reads an attribute twice, so `damp` is exact.
+A question is about a set of things; each step of the question is an operation on the distribution
+over such sets. No question reads an attribute twice, so `damp` is exact.
 """
 
 from __future__ import annotations

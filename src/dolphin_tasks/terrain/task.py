@@ -42,7 +42,7 @@ class TerrainConfig(TrainConfig):
         super().check()
         if self.provenance != "viterbi":
             raise OptionError(
-                "--provenance must be viterbi: the cost of a path is that of the one path."
+                "--provenance must be viterbi: only it gives the cost of the one cheapest path."
             )
         if self.loss != "nll":
             raise OptionError(

@@ -152,7 +152,7 @@ def portable(text: str) -> str:
     >>> portable(f"digits in {Path.home()}/mnist")
     'digits in ~/mnist'
 
-    Somebody without a home (in a container, say) has nothing to shorten.
+    Without a home directory, as in some containers, nothing is shortened.
     """
     shared = os.environ.get("DOLPHIN_DATA", "").rstrip("/")
     if shared:

@@ -232,7 +232,7 @@ class Trainer:
         if not math.isfinite(progress.loss_sum):
             raise TrainingError(
                 f"the loss became {progress.loss_sum} in epoch {progress.epoch + 1}, step "
-                f"{progress.step + 1}. Lower --lr; the checkpoint before is kept."
+                f"{progress.step + 1}. Lower --lr; the previous checkpoint is kept."
             )
         return stopped
 

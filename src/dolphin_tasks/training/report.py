@@ -34,7 +34,7 @@ class ReportOptions:
 
     The page has learning curves, confusions of perception, and explained answers.
 
-    Runs that differ only in their seed are combined: mean ± standard deviation.
+    Runs that differ only in seed, epochs or machine are combined: mean ± standard deviation.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
@@ -46,7 +46,7 @@ class ReportOptions:
 
 
 def report(arguments: list[str]) -> int:
-    """Read the runs, print the table, write both files."""
+    """Read the runs, print the table, write all files."""
     options = parse(ReportOptions, "report", arguments)
     if not options.runs:
         raise RunError("report needs at least one run folder: dolphin report runs/*")
@@ -82,7 +82,7 @@ def report(arguments: list[str]) -> int:
 
 
 def _key(results: dict[str, Any]) -> str:
-    """The task and the options that are not the default, without the seed and the machine."""
+    """The task and the options that are not the default, without seed, epochs and machine."""
     from dolphin_tasks.catalogue import find_task
 
     task = find_task(results["task"])

@@ -62,7 +62,7 @@ def run(seeds: Iterable[int]) -> Tally:
 
 
 def report(tally: Tally) -> Iterator[str]:
-    """The tally as lines for a person."""
+    """The tally as lines of text."""
     for title in ("outcomes", "provenances", "features", "notes"):
         counts = getattr(tally, title)
         listed = ", ".join(f"{name} {count:,}" for name, count in counts.most_common())

@@ -54,7 +54,7 @@ class Program:
     inputs: tuple[str, ...]  # the variables that a trace would take
     result: str
     chunk: int | None = None  # numbers that the tag stage may hold at once
-    double: bool = False  # whether second derivatives are asked for
+    double: bool = False  # whether second derivatives are compared
     single: bool = False  # whether some input has single precision
     reads: tuple[str, ...] = ()
 
@@ -344,7 +344,7 @@ class Writer:
 
 Kind = Callable[[Writer], None]
 KINDS: dict[str, tuple[int, int, Kind]] = {}
-FOCUSED = 4  # every so many programs one consists mostly of what is rare elsewhere
+FOCUSED = 4  # one in this many programs consists mostly of what is rare elsewhere
 
 
 def kind(weight: int, focused: int | None = None) -> Callable[[Kind], Kind]:

@@ -195,7 +195,7 @@ class Readings(Comparison):
                 raise WrongAnswerError("most_likely", f"{choice} has {own}, another one {best}")
 
     def _nll(self) -> None:
-        if self.program.provenance == "counting":  # counts are no probabilities
+        if self.program.provenance == "counting":  # counts are not probabilities
             return
         targets = self._targets()
         parts = [self.expected.probability(r, t) for r, t in enumerate(targets)]

@@ -118,7 +118,7 @@ class TopK(Semiring):
         return frozenset([frozenset((group.number, c) for c in others)])
 
     def _allowed(self, proof: Proof) -> dict[int, list[int]]:
-        """The choices that a proof leaves in each group that it speaks of."""
+        """The choices that a proof leaves in each group that it refers to."""
         return {
             number: [c for c in range(self.groups[number].none + 1) if (number, c) not in proof]
             for number in {number for number, _ in proof}
@@ -159,7 +159,7 @@ class TopK(Semiring):
         return result
 
     def negate(self, tag: Proofs) -> Proofs:
-        """De Morgan: every proof must fail, each in one of the groups that it speaks of."""
+        """De Morgan: every proof must fail, each in one of the groups that it refers to."""
         if self.k is not None and len(tag) > 1:
             raise UnsettledError("which failures are kept depends on the order of proofs")
         result = self.one
