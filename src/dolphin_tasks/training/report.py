@@ -34,7 +34,7 @@ class ReportOptions:
 
     The page has learning curves, confusions of perception, and explained answers.
 
-    Runs that differ only in seed, epochs or machine are combined: mean ± standard deviation.
+    Runs that differ only in seed, epochs or machine: mean ± standard deviation.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
