@@ -201,6 +201,8 @@ def test_provenances():
 def test_unknown_provenance():
     with fails("get_provenance", "'dampp'", "damp", "dtkp-am"):
         dl.get_provenance("dampp")
+    with fails("get_provenance", "dtkp-am", "wmc"):
+        dl.get_provenance("dtkp-am", wmc="exact")
     with fails("TopKProofs", "k", "0"):
         dl.TopKProofs(k=0)
     with fails("provenance", "12", "get_provenance|DAMP()|TopKProofs"):

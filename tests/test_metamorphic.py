@@ -230,6 +230,9 @@ def test_methods_and_operators_are_the_functions(provenance):
         (d.map(lambda x: x % 2), dl.apply(d, lambda x: x % 2)),
         ((d < e) & (d == e), dl.apply(d < e, d == e, lambda a, b: a and b)),
         (~(d < e), dl.apply(d < e, lambda a: not a)),
+        (d**2, dl.apply(d, lambda x: x**2)),
+        (2**d, dl.apply(d, lambda x: 2**x)),
+        (True ^ (d < e), dl.apply(d < e, lambda a: not a)),
     ]
     for sugar, plain in pairs:
         assert list(sugar.symbols) == list(plain.symbols)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 S_co = TypeVar("S_co", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
 K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,7 +61,13 @@ class Methods(Holder, Generic[S_co]):
     @overload
     def apply(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Outcome[R]], /, *rest: Distribution[Any] | Callable[..., Outcome[R]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    def apply(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], f: Callable[[S_co, A, B, C], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], d5: Distribution[D], f: Callable[[S_co, A, B, C, D], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], d5: Distribution[D], d6: Distribution[E], f: Callable[[S_co, A, B, C, D, E], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply(self, *arguments: *tuple[Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], *tuple[Distribution[Any], ...], Callable[..., Outcome[R]]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     # fmt: on
     @eager
     def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
@@ -88,7 +97,13 @@ class Methods(Holder, Generic[S_co]):
     @overload
     def apply_if(self, d2: Distribution[A], d3: Distribution[B], f: Callable[[S_co, A, B], Outcome[R]], cond: Callable[[S_co, A, B], bool], /, *, on: tuple[Callable[[S_co], Any], Callable[[A], Any], Callable[[B], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     @overload
-    def apply_if(self, d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], f: Callable[[S_co, A, B, C], Outcome[R]], cond: Callable[[S_co, A, B, C], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], d5: Distribution[D], f: Callable[[S_co, A, B, C, D], Outcome[R]], cond: Callable[[S_co, A, B, C, D], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, d2: Distribution[A], d3: Distribution[B], d4: Distribution[C], d5: Distribution[D], d6: Distribution[E], f: Callable[[S_co, A, B, C, D, E], Outcome[R]], cond: Callable[[S_co, A, B, C, D, E], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+    @overload
+    def apply_if(self, *arguments: *tuple[Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], *tuple[Distribution[Any], ...], Callable[..., Outcome[R]], Callable[..., bool]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
     # fmt: on
     @eager
     def apply_if(

@@ -23,6 +23,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -37,9 +39,11 @@ def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Call
 @overload
 def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], f: Callable[..., Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], d5: Distribution[E], f: Callable[[A, B, C, D, E], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], d6: Distribution[Any], more: Distribution[Any] | Callable[..., Outcome[R]], /, *rest: Distribution[Any] | Callable[..., Outcome[R]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], d5: Distribution[E], d6: Distribution[F], f: Callable[[A, B, C, D, E, F], Outcome[R]], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+@overload
+def apply(*arguments: *tuple[Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], *tuple[Distribution[Any], ...], Callable[..., Outcome[R]]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 # fmt: on
 @eager
 def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
@@ -65,25 +69,25 @@ def apply(*arguments: Any, where: Any = None, cache: bool = True) -> Distributio
     return distribution_of(applied(arguments, where, cache))
 
 
-Keys = tuple[Callable[[A], Any], Callable[[B], Any]]
-Keys3 = tuple[Callable[[A], Any], Callable[[B], Any], Callable[[C], Any]]
-
-
 # fmt: off
 @overload
 def apply_if(d1: Distribution[A], f: Callable[[A], Outcome[R]], cond: Callable[[A], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], /, *, on: Keys[A, B], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], /, *, on: tuple[Callable[[A], Any], Callable[[B], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], cond: Callable[[A, B], bool], /, *, on: Keys[A, B] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], f: Callable[[A, B], Outcome[R]], cond: Callable[[A, B], bool], /, *, on: tuple[Callable[[A], Any], Callable[[B], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], /, *, on: Keys3[A, B, C], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], /, *, on: tuple[Callable[[A], Any], Callable[[B], Any], Callable[[C], Any]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], cond: Callable[[A, B, C], bool], /, *, on: Keys3[A, B, C] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], f: Callable[[A, B, C], Outcome[R]], cond: Callable[[A, B, C], bool], /, *, on: tuple[Callable[[A], Any], Callable[[B], Any], Callable[[C], Any]] | None = None, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
 def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], f: Callable[[A, B, C, D], Outcome[R]], cond: Callable[[A, B, C, D], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 @overload
-def apply_if(d1: Distribution[Any], d2: Distribution[Any], d3: Distribution[Any], d4: Distribution[Any], d5: Distribution[Any], more: Distribution[Any] | Callable[..., Any], last: Distribution[Any] | Callable[..., Any], /, *rest: Distribution[Any] | Callable[..., Any], where: Mask | None = None, cache: bool = True) -> Distribution[Any]: ...  # noqa: E501
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], d5: Distribution[E], f: Callable[[A, B, C, D, E], Outcome[R]], cond: Callable[[A, B, C, D, E], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+@overload
+def apply_if(d1: Distribution[A], d2: Distribution[B], d3: Distribution[C], d4: Distribution[D], d5: Distribution[E], d6: Distribution[F], f: Callable[[A, B, C, D, E, F], Outcome[R]], cond: Callable[[A, B, C, D, E, F], bool], /, *, where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
+@overload
+def apply_if(*arguments: *tuple[Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], Distribution[Any], *tuple[Distribution[Any], ...], Callable[..., Outcome[R]], Callable[..., bool]], where: Mask | None = None, cache: bool = True) -> Distribution[R]: ...  # noqa: E501
 # fmt: on
 @eager
 def apply_if(

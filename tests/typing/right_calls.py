@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from fractions import Fraction
 from typing import Any, assert_type
 
 import numpy as np
@@ -9,6 +11,7 @@ import torch
 
 import dolphin as dl
 from dolphin import Distribution
+from dolphin.provenance import ProvenanceName, RegisteredName
 
 probs = torch.tensor([[0.5, 0.5]])
 digits = Distribution(probs, [0, 1])
@@ -109,7 +112,7 @@ assert_type(dl.get_probs(digits, [1]), torch.Tensor)
 with dl.using("dtkp-am", k=3), dl.settings(max_combinations=1000, chunk_elements=10):
     pass
 with dl.using(dl.Exact(max_nodes=10)) as algebra:
-    assert_type(algebra, dl.Provenance)
+    assert_type(algebra, dl.Exact)
 name = dl.register_provenance("mine", dl.DAMP)
 Distribution(probs, "ab", provenance=name)
 with dl.using(name):
@@ -188,7 +191,80 @@ assert_type(Distribution([probs[0, 0], 0.5], "ab"), Distribution[str])
 dl.using("yager", p=2.0)
 dl.get_provenance("exact", max_nodes=1000, seconds=2, compiler="auto")
 dl.get_provenance(dl.register_provenance("own", dl.DAMP), anything=3)
+dl.using("frank", s=2.0)
+dl.using("damp", above_one="pass")
+dl.get_provenance("stable-product", epsilon=0.01)
+assert_type(dl.get_provenance("dtkp-wmc", k=2), dl.TopKProofs)
+dl.get_provenance(RegisteredName(str(probs)), k=2)
+
+
+def by_name(one: ProvenanceName) -> dl.Provenance:
+    """A name that is not known yet takes no parameters."""
+    with dl.using(one):
+        return dl.get_provenance(one)
+
+
+# Five operands and more.
+assert_type(
+    dl.apply(digits, letters, digits, digits, digits, lambda a, b, c, d, e: (b, e)),
+    Distribution[tuple[str, int]],
+)
+assert_type(
+    dl.apply(digits, letters, digits, digits, digits, letters, lambda a, b, c, d, e, f: f),
+    Distribution[str],
+)
+assert_type(
+    digits.apply(letters, digits, digits, digits, letters, lambda a, b, c, d, e, f: (a, f)),
+    Distribution[tuple[int, str]],
+)
+assert_type(
+    dl.apply_if(digits, digits, digits, digits, digits, lambda *each: 1, lambda *each: True),
+    Distribution[int],
+)
+assert_type(
+    digits.apply_if(letters, digits, digits, digits, lambda a, b, c, d, e: b, lambda *each: True),
+    Distribution[str],
+)
+assert_type(dl.apply(*[digits] * 9, lambda *each: str(each)), Distribution[str])
+assert_type(dl.apply_if(*[digits] * 9, lambda *each: 1, lambda *each: True), Distribution[int])
 dl.apply(digits, digits, digits, digits, digits, lambda *each: sum(each))
+
+# Operators of all kinds of symbols, from both sides.
+halves = Distribution(probs, [Fraction(1, 2), Fraction(1, 3)])
+mixed = Distribution(probs, [1, 2.5])
+words = Distribution(probs, [(1, 2), (3, 4)])
+days = Distribution(probs, [date(2020, 1, 1), date(2020, 1, 2)])
+sets = Distribution(probs, [frozenset([1]), frozenset([2])])
+counts = Distribution(probs, [np.int64(1), np.int64(2)])
+assert_type(digits**2, Distribution[int])
+assert_type(2**digits, Distribution[int])
+assert_type(digits**digits, Distribution[int])
+assert_type(digits**-1, Distribution[float])
+assert_type(digits**0.5, Distribution[float])
+assert_type(mixed**2, Distribution[float])
+assert_type(halves**2, Distribution[Fraction])
+assert_type(1 / digits, Distribution[float])
+assert_type(7 // digits, Distribution[int])
+assert_type(7 % digits, Distribution[int])
+assert_type(1 / halves, Distribution[Fraction])
+assert_type(digits * halves, Distribution[Fraction])
+assert_type(halves + 0.5, Distribution[Any])
+assert_type(1 - mixed, Distribution[float])
+assert_type(digits * letters, Distribution[str])
+assert_type(words + words, Distribution[tuple[int, ...]])
+end = ("a",)
+words + end
+days - days
+assert_type(days + timedelta(1), Distribution[date])
+assert_type(days < date(2020, 1, 3), Distribution[bool])
+assert_type(mixed <= digits, Distribution[bool])
+assert_type(letters < "b", Distribution[bool])
+assert_type(counts < 3, Distribution[bool])
+assert_type(sets | {"a"}, Distribution[frozenset[int | str]])
+assert_type(sets & sets, Distribution[frozenset[int]])
+assert_type(digits & 1, Distribution[int])
+assert_type(True ^ (digits == 1), Distribution[bool])
+counts * 2.5
 
 
 def untyped(d: Distribution[Any]) -> None:
@@ -199,4 +275,7 @@ def untyped(d: Distribution[Any]) -> None:
     assert_type(d / d, Distribution[Any])
     assert_type(-d, Distribution[Any])
     assert_type(2 * d, Distribution[Any])
+    assert_type(d**2, Distribution[Any])
+    assert_type(2**d, Distribution[Any])
+    assert_type(d < 3, Distribution[bool])
     assert_type(d.negate(), Distribution[Any])

@@ -9,10 +9,15 @@ from dolphin import Distribution
 
 probs = torch.tensor([[0.5, 0.5]])
 digits = Distribution(probs, [0, 1])
+letters = Distribution(probs, "ab")
 
 
 def add(x: int, y: int) -> int:
     return x + y
+
+
+def five(a: int, b: int, c: int, d: int, e: int) -> str:
+    return f"{a}{b}{c}{d}{e}"
 
 
 def less(x: int, y: int) -> bool:
@@ -152,3 +157,79 @@ quotient: Distribution[str] = digits / 2  # wrong
 others: Distribution[int] = digits.negate(among="ab")  # wrong
 drawn: Distribution[str] = digits.map(lambda x: dl.weighted({x: 1.0}))  # wrong
 mean: Distribution[int] = dl.estimate(add, digits, digits)  # wrong
+dl.apply(digits, digits, digits, digits, digits, digits, digits)  # wrong
+dl.apply(digits, digits, digits, digits, digits, digits, digits, digits)  # wrong
+dl.apply(digits, digits, digits, digits, digits, digits, digits, wher=[1])  # wrong
+dl.apply(digits, digits, digits, five, digits, digits)  # wrong
+digits.apply(digits, digits, digits, digits, digits, digits)  # wrong
+dl.apply_if(digits, digits, digits, digits, digits, five)  # wrong
+dl.apply_if(digits, digits, digits, digits, five, five)  # wrong
+digits.apply_if(digits, digits, digits, digits, five)  # wrong
+dl.using("exact", k=3)  # wrong
+dl.using("damp", k=3)  # wrong
+dl.using("damp", wmc="exact")  # wrong
+dl.using("dtkp-am", wmc="exact")  # wrong
+dl.using("dtkp-wmc", seconds=3)  # wrong
+dl.using("viterbi", k=3)  # wrong
+dl.using("min-max", p=2)  # wrong
+dl.using("yager", s=2)  # wrong
+dl.using("frank", p=2)  # wrong
+dl.using("stable-product", eps=2)  # wrong
+dl.using("exact", compiler="bdd")  # wrong
+dl.using("damp", above_one="keep")  # wrong
+dl.using(dl.DAMP(), k=3)  # wrong
+dl.using(dl.DAMP)  # wrong
+dl.using()  # wrong
+dl.using("Exact")  # wrong
+dl.using("dtkp-am", 3)  # wrong
+dl.get_provenance("exact", k=3)  # wrong
+dl.get_provenance("boolean", k=3)  # wrong
+dl.get_provenance("exact", max_node=3)  # wrong
+dl.get_provenance("dtkp-am", k="3")  # wrong
+dl.get_provenance("dtkp-am", 3)  # wrong
+dl.get_provenance(dl.DAMP())  # wrong
+dl.Exact(k=3)  # wrong
+dl.DAMP(k=3)  # wrong
+dl.TopKProofs(k=3, above_one="clip")  # wrong
+digits + "a"  # wrong
+digits + letters  # wrong
+letters + 1  # wrong
+1 + letters  # wrong
+letters - letters  # wrong
+letters - "a"  # wrong
+digits / letters  # wrong
+"a" / digits  # wrong
+digits // "a"  # wrong
+digits ** "a"  # wrong
+letters**2  # wrong
+2**letters  # wrong
+digits % letters  # wrong
+digits + None  # wrong
+None + digits  # wrong
+digits + {1}  # wrong
+smaller = digits < "a"  # wrong
+before = digits < letters  # wrong
+later = letters >= 3  # wrong
+digits & letters  # wrong
+digits & "a"  # wrong
+letters & letters  # wrong
+letters | letters  # wrong
+1.5 & digits  # wrong
+digits ^ 1.5  # wrong
+-letters  # wrong
+abs(letters)  # wrong
+digits @ digits  # wrong
+squares: Distribution[str] = digits**2  # wrong
+powers: Distribution[str] = 2**digits  # wrong
+reciprocals: Distribution[str] = 1 / digits  # wrong
+quotients: Distribution[str] = 7 // digits  # wrong
+numbers: Distribution[int] = dl.apply(digits, digits, digits, digits, digits, five)  # wrong
+roots: Distribution[int] = digits**0.5  # wrong
+inverses: Distribution[int] = digits**-1  # wrong
+dl.apply(digits, digits, digits, digits, letters, five)  # wrong
+dl.apply(letters, digits, digits, digits, digits, five)  # wrong
+digits.apply(letters, digits, digits, digits, five)  # wrong
+dl.apply(five, digits, digits, digits, digits, digits)  # wrong
+dl.apply(digits, digits, digits, digits, digits, digits, digits, wher=[True])  # wrong
+dl.apply_if(digits, digits, digits, digits, digits, five, less)  # wrong
+dl.apply_if(digits, digits, digits, digits, digits, digits, digits, lambda *each: 1)  # wrong

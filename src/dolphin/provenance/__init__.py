@@ -9,6 +9,7 @@ from dolphin.provenance.fuzzy import Godel, Lukasiewicz, NoisyOr, StableProduct
 from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.registry import (
     ProvenanceName,
+    RegisteredName,
     get_provenance,
     provenance_names,
     register_provenance,
@@ -33,6 +34,7 @@ __all__ = [
     "NoisyOr",
     "Provenance",
     "ProvenanceName",
+    "RegisteredName",
     "SchweizerSklar",
     "StableProduct",
     "TagInfo",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, Literal, NewType, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, NewType, TypeAlias, TypeVar, overload
 
 from dolphin.errors import InputError, listing, shorten
 from dolphin.provenance.contract import Provenance
@@ -26,29 +26,21 @@ ProvenanceName = Literal[
     "stable-product", "hamacher", "nilpotent", "yager", "schweizer-sklar", "frank", "boolean",
     "counting",
 ]  # fmt: skip
+PlainName = Literal[
+    "min-max", "noisy-or", "lukasiewicz", "viterbi", "hamacher", "nilpotent", "boolean", "counting",
+]  # fmt: skip
+"""The names of provenances without parameters."""
 RegisteredName = NewType("RegisteredName", str)
-"""The name of a custom provenance, as `register_provenance` returns it."""
-
-
-class Parameters(TypedDict, total=False):
-    """What the built-in provenances take; their classes say which of them takes what."""
-
-    k: int
-    above_one: Literal["clip", "pass"]
-    max_nodes: int
-    seconds: float
-    compiler: Compiler
-    p: float
-    s: float
-    epsilon: float
-
+"""The name of a custom provenance, as `register_provenance` returns it, or of one that a type
+checker can't know: `RegisteredName(configuration["provenance"])`."""
 
 AnyProvenance: TypeAlias = Provenance | ProvenanceName | RegisteredName
+P = TypeVar("P", bound=Provenance)
 
 _BY_NAME: dict[str, Callable[..., Provenance]] = {
     "damp": DAMP,
-    "dtkp-am": partial(TopKProofs, wmc="add-mult"),
-    "dtkp-wmc": partial(TopKProofs, wmc="exact"),
+    "dtkp-am": lambda k=3: TopKProofs(k, "add-mult"),
+    "dtkp-wmc": lambda k=3: TopKProofs(k, "exact"),
     "exact": Exact,
     "min-max": Godel,
     "noisy-or": NoisyOr,
@@ -65,10 +57,26 @@ _BY_NAME: dict[str, Callable[..., Provenance]] = {
 }
 
 
+# fmt: off
 @overload
-def get_provenance(name: ProvenanceName, **parameters: Unpack[Parameters]) -> Provenance: ...
+def get_provenance(name: Literal["damp"], *, above_one: Literal["clip", "pass"] = "clip") -> DAMP: ...  # noqa: E501
+@overload
+def get_provenance(name: Literal["dtkp-am", "dtkp-wmc"], *, k: int = 3) -> TopKProofs: ...
+@overload
+def get_provenance(name: Literal["exact"], *, max_nodes: int = ..., seconds: float = ..., compiler: Compiler = "auto") -> Exact: ...  # noqa: E501
+@overload
+def get_provenance(name: Literal["stable-product"], *, epsilon: float = ...) -> StableProduct: ...
+@overload
+def get_provenance(name: Literal["yager"], *, p: float = ...) -> Yager: ...
+@overload
+def get_provenance(name: Literal["schweizer-sklar"], *, p: float = ...) -> SchweizerSklar: ...
+@overload
+def get_provenance(name: Literal["frank"], *, s: float = ...) -> Frank: ...
+@overload
+def get_provenance(name: PlainName) -> Provenance: ...
 @overload
 def get_provenance(name: RegisteredName, **parameters: Any) -> Provenance: ...
+# fmt: on
 def get_provenance(name: Any, **parameters: Any) -> Provenance:
     """A provenance by its name, for configuration files and command lines.
 
@@ -166,16 +174,28 @@ def resolve(operation: str, provenance: AnyProvenance | None) -> Provenance:
     return provenance
 
 
+# fmt: off
 @overload
-def using(provenance: Provenance) -> contextlib.AbstractContextManager[Provenance]: ...
+def using(provenance: Literal["damp"], *, above_one: Literal["clip", "pass"] = "clip") -> AbstractContextManager[DAMP]: ...  # noqa: E501
 @overload
-def using(
-    provenance: ProvenanceName, **parameters: Unpack[Parameters]
-) -> contextlib.AbstractContextManager[Provenance]: ...
+def using(provenance: Literal["dtkp-am", "dtkp-wmc"], *, k: int = 3) -> AbstractContextManager[TopKProofs]: ...  # noqa: E501
 @overload
-def using(
-    provenance: RegisteredName, **parameters: Any
-) -> contextlib.AbstractContextManager[Provenance]: ...
+def using(provenance: Literal["exact"], *, max_nodes: int = ..., seconds: float = ..., compiler: Compiler = "auto") -> AbstractContextManager[Exact]: ...  # noqa: E501
+@overload
+def using(provenance: Literal["stable-product"], *, epsilon: float = ...) -> AbstractContextManager[StableProduct]: ...  # noqa: E501
+@overload
+def using(provenance: Literal["yager"], *, p: float = ...) -> AbstractContextManager[Yager]: ...
+@overload
+def using(provenance: Literal["schweizer-sklar"], *, p: float = ...) -> AbstractContextManager[SchweizerSklar]: ...  # noqa: E501
+@overload
+def using(provenance: Literal["frank"], *, s: float = ...) -> AbstractContextManager[Frank]: ...
+@overload
+def using(provenance: PlainName) -> AbstractContextManager[Provenance]: ...
+@overload
+def using(provenance: RegisteredName, **parameters: Any) -> AbstractContextManager[Provenance]: ...
+@overload
+def using(provenance: P) -> AbstractContextManager[P]: ...
+# fmt: on
 @contextlib.contextmanager
 def using(provenance: Any, **parameters: Any) -> Iterator[Provenance]:
     """Make a provenance the default of inputs created in this block, in this thread or task only.

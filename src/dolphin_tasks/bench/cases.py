@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import dolphin as dl
-from dolphin.provenance import ProvenanceName
+from dolphin.provenance import ProvenanceName, RegisteredName
 from dolphin_tasks.bench.actions import Captions
 from dolphin_tasks.bench.addition import Addition
 from dolphin_tasks.bench.boards import Sudoku
@@ -34,7 +34,7 @@ class Case:
     def algebra(self) -> dl.Provenance:
         if self.k is None:
             return dl.get_provenance(self.provenance)
-        return dl.get_provenance(self.provenance, k=self.k)
+        return dl.get_provenance(RegisteredName(self.provenance), k=self.k)
 
 
 CASES = (

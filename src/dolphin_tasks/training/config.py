@@ -7,10 +7,10 @@ import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import dolphin as dl
-from dolphin.provenance import ProvenanceName
+from dolphin.provenance import RegisteredName
 
 
 class OptionError(dl.DolphinError, ValueError):
@@ -78,16 +78,15 @@ class TrainConfig:
 
     def make_provenance(self) -> dl.Provenance:
         """The provenance that the options name."""
-        name = cast("ProvenanceName", self.provenance)  # get_provenance refuses other names
-        plain = dl.get_provenance(name)
+        plain = dl.get_provenance(RegisteredName(self.provenance))  # refuses unknown names
         if self.k is None:
             return plain
-        if "k" not in plain.parameters():
+        if not isinstance(plain, dl.TopKProofs):
             raise OptionError(
                 f"--k counts proofs, and --provenance {self.provenance} keeps none. Leave out --k, "
                 "or choose --provenance dtkp-am."
             )
-        return dl.get_provenance(name, k=self.k)
+        return dl.TopKProofs(self.k, plain.wmc)
 
     def make_loss(self) -> Any:
         """The loss function that the options name."""

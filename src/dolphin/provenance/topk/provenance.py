@@ -104,7 +104,7 @@ class TopKProofs(Provenance):
                 f"{LARGEST_K}, got {k}. Use a smaller k, or dolphin.provenance.Exact()."
             )
         self.k = k
-        self.wmc = wmc
+        self.wmc: Literal["add-mult", "exact"] = wmc
         self.name = "dtkp-am" if wmc == "add-mult" else "dtkp-wmc"
 
     def parameters(self) -> dict[str, Any]:
