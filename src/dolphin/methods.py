@@ -71,7 +71,7 @@ class Methods(Holder, Generic[S_co]):
     # fmt: on
     @eager
     def apply(self, *arguments: Any, where: Any = None, cache: bool = True) -> Distribution[Any]:
-        """`d1.apply(d2, ..., f)`: see `dolphin.apply`."""
+        """f of every combination of one symbol from each operand: see `dolphin.apply`."""
         return self._of(applied((self, *arguments), where, cache))
 
     @eager
@@ -82,7 +82,7 @@ class Methods(Holder, Generic[S_co]):
         where: Mask | None = None,
         cache: bool = True,
     ) -> Distribution[R]:
-        """`d.map(f)` is `dolphin.apply(d, f)`."""
+        """f of every symbol; equal results are merged: `d.map(f)` is `dolphin.apply(d, f)`."""
         return self._of(applied((self, function), where, cache))
 
     # fmt: off
@@ -113,19 +113,19 @@ class Methods(Holder, Generic[S_co]):
         where: Any = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d1.apply_if(d2, ..., f, cond)`: see `dolphin.apply_if`."""
+        """`apply` where `cond` is true, or where keys are equal: see `dolphin.apply_if`."""
         return self._of(applied_if((self, *arguments), on, where, cache))
 
     @eager
     def filter(
         self, predicate: Callable[[S_co], bool], *, cache: bool = True
     ) -> Distribution[S_co]:
-        """`d.filter(predicate)`: see `dolphin.filter`."""
+        """The symbols for which `predicate` is true: see `dolphin.filter`."""
         return self._of(filtered(self, predicate, cache))
 
     @eager
     def union(self, *others: Distribution[T]) -> Distribution[S_co | T]:
-        """`d1.union(d2, ...)`: see `dolphin.union`."""
+        """All symbols of all operands; the tags of common ones are ⊕-ed: see `dolphin.union`."""
         return self._of(united((self, *others)))
 
     @overload
@@ -134,7 +134,7 @@ class Methods(Holder, Generic[S_co]):
     def negate(self, among: Iterable[T]) -> Distribution[T]: ...
     @eager
     def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
-        """`d.negate()`: see `dolphin.negate`."""
+        """The probability that each symbol does *not* hold: see `dolphin.negate`."""
         world = None if among is None else asked_symbols("negate", among)
         return self._of(negated(operand("negate", self), world))
 
@@ -145,7 +145,7 @@ class Methods(Holder, Generic[S_co]):
         method: Literal["top", "categorical"] = "top",
         generator: torch.Generator | None = None,
     ) -> Distribution[S_co]:
-        """`d.sample(k)`: see `dolphin.sample`."""
+        """At most k symbols per row, with their tags unchanged: see `dolphin.sample`."""
         return self._of(sampled(operand("sample", self), k, method, generator))
 
     # fmt: off
@@ -162,7 +162,7 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.exists(predicate)`: see `dolphin.exists`."""
+        """Whether some symbol holds for which `predicate` is true: see `dolphin.exists`."""
         return self._of(some_holds(operand("exists", self), predicate, by, cache))
 
     # fmt: off
@@ -179,7 +179,7 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.forall(predicate)`: see `dolphin.forall`."""
+        """Whether `predicate` is true of all symbols that hold: see `dolphin.forall`."""
         return self._of(all_hold(operand("forall", self), predicate, by, cache))
 
     # fmt: off
@@ -196,7 +196,7 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.count(predicate)`: see `dolphin.count`."""
+        """How many of the symbols for which `predicate` is true hold: see `dolphin.count`."""
         return self._of(how_many_hold(operand("count", self), predicate, by, cache))
 
     # fmt: off
@@ -217,7 +217,7 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.total(value)`: see `dolphin.total`."""
+        """The sum of `value(symbol)` over the symbols that hold: see `dolphin.total`."""
         return self._of(sum_of(operand("total", self), value, by, cache))
 
     # fmt: off
@@ -234,7 +234,7 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.maximum(key)`: see `dolphin.maximum`."""
+        """The largest symbol that holds, None if none does: see `dolphin.maximum`."""
         return self._of(largest_of(operand("maximum", self), key, by, cache))
 
     # fmt: off
@@ -251,22 +251,22 @@ class Methods(Holder, Generic[S_co]):
         by: Callable[[S_co], Any] | None = None,
         cache: bool = True,
     ) -> Distribution[Any]:
-        """`d.minimum(key)`: see `dolphin.minimum`."""
+        """The smallest symbol that holds, None if none does: see `dolphin.minimum`."""
         return self._of(smallest_of(operand("minimum", self), key, by, cache))
 
     @eager
     def normalized(self) -> Distribution[S_co]:
-        """`d.normalized()`: see `dolphin.normalized`."""
+        """Probabilities divided by their sum, row by row: see `dolphin.normalized`."""
         return self._of(normalised(operand("normalized", self)))
 
     @eager
     def expected(self, value: Callable[[S_co], float] | None = None) -> Tensor:
-        """`d.expected(value)`: see `dolphin.expected`."""
+        """Σ P(symbol) · value(symbol) for each row, (B,): see `dolphin.expected`."""
         return expectation(operand("expected", self), value)
 
     @eager
     def entropy(self) -> Tensor:
-        """`d.entropy()`: see `dolphin.entropy`."""
+        """-Σ P(symbol) · log P(symbol) for each row, (B,), in nats: see `dolphin.entropy`."""
         return entropy_of(operand("entropy", self))
 
     # -- numbers -----------------------------------------------------------------------------------

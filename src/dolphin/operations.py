@@ -221,6 +221,10 @@ def get_probs(distribution: Distribution[Any], symbols: Iterable[Any] | None = N
     The paper's name for `d.probs(...)`. A symbol that a row doesn't have has probability 0.
     Differentiable.
 
+    Args:
+        distribution: in either layout.
+        symbols: the columns; by default `d.symbols`.
+
     >>> import dolphin as dl
     >>> dl.get_probs(dl.Distribution([0.25, 0.75], "ab"), symbols=["b", "z"])
     tensor([[0.7500, 0.0000]])
@@ -232,6 +236,10 @@ def get_probs(distribution: Distribution[Any], symbols: Iterable[Any] | None = N
 @profiled("get_logits", tags=True)
 def get_logits(distribution: Distribution[Any], symbols: Iterable[Any] | None = None) -> Tensor:
     """*Log-probabilities* (B, N), despite the name, which is the paper's; see `d.log_probs(...)`.
+
+    Args:
+        distribution: in either layout.
+        symbols: the columns; by default `d.symbols`.
 
     >>> import dolphin as dl
     >>> dl.get_logits(dl.Distribution([0.25, 0.75], "ab"))
@@ -248,6 +256,10 @@ def get_tags(distribution: Distribution[Any], symbols: Iterable[Any] | None = No
     r = 1 if all rows have the same tags. Here n is the number of symbols of `d.symbols`, or of the
     list given; a symbol that is not there has the tag **0**, whatever number that is. In per-row
     layout n is B times as large, row after row, and r is 1.
+
+    Args:
+        distribution: in either layout.
+        symbols: which tags; by default those of `d.symbols`.
 
     >>> import dolphin as dl
     >>> d = dl.Distribution([[0.25, 0.75]], "ab", provenance="stable-product")
