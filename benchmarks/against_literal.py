@@ -4,8 +4,8 @@ Both get the same inputs.
 
 The literal evaluator keeps a number for every fact in every proof of every symbol, runs the user's
 function for every combination at every step, and keeps what any row has sampled in all rows. The
-programs are those of `dolphin bench`, word for word: only what the name `dl` stands for in their
-modules is exchanged. A step is forward and backward. Probabilities and gradients are compared.
+programs are those of the tasks, word for word: only what the name `dl` stands for in their modules
+is exchanged. A step is forward and backward. Probabilities and gradients are compared.
 
     python benchmarks/against_literal.py --json benchmarks/results/against_literal.json
 """
@@ -27,7 +27,10 @@ import torch
 from torch import Tensor
 
 import dolphin as dl
-from dolphin_tasks.bench import formulas, paths
+from dolphin_tasks.bench.formulas import Formula
+from dolphin_tasks.bench.paths import GridPaths, directed_edges
+from dolphin_tasks.hwf import program as formulas
+from dolphin_tasks.pathfinder import program as paths
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from literal import Dense, Literal  # pyright: ignore[reportMissingImports]
@@ -43,8 +46,9 @@ class LiteralDolphin(Literal):
         """Tags of symbols that a row did not sample are 0 in that row, as in Dolphin."""
         return super().sample(d, k, per_row=per_row)
 
-    def apply_if(self, *arguments: Any, on: Any = None) -> Dense:
-        """Both a join key and a further condition."""
+    def apply_if(self, *arguments: Any, on: Any = None, where: Any = None) -> Dense:
+        """Both a join key and a further condition, in all rows."""
+        assert where is None or where.all()
         if on is None or len(arguments) == 3:
             return super().apply_if(*arguments, on=on)
         one, other, function, condition = arguments
@@ -52,6 +56,10 @@ class LiteralDolphin(Literal):
         return super().apply_if(
             one, other, function, lambda x, y: first(x) == second(y) and condition(x, y)
         )
+
+    def fixpoint(self, step: Callable[[Dense], Dense], start: Dense, rounds: None = None) -> Dense:
+        """Until nothing changes."""
+        return super().fixpoint(step, start)
 
     def _combine(self, distributions: Sequence[Dense], f: Callable, condition: Callable) -> Dense:
         """As in Dolphin, two `nan` are one symbol also inside tuples."""
@@ -69,15 +77,17 @@ Program = Callable[[Any, Sequence[Any]], Any]  # operations, inputs -> result
 
 def formula(operations: Any, places: Sequence[Any]) -> Any:
     """`hwf-*` up to the distribution of values."""
+    first = places[0]
+    rows = len(first.tags) if isinstance(first, Dense) else first.batch_size
     with mock.patch.object(formulas, "dl", operations):
-        return formulas.evaluate(list(places))
+        return formulas.calculate(places, torch.full((rows,), len(places)))
 
 
 def grid(operations: Any, inputs: Sequence[Any]) -> Any:
     """`path-6x6`: whether some end is connected to another one."""
     ends, edges = inputs
     with mock.patch.object(paths, "dl", operations):
-        return paths.connected(paths.closure(edges), ends)
+        return paths.joined(ends, edges)
 
 
 def in_dolphin(program: Program, inputs: Sequence[tuple[Tensor, Any, bool]], k: int) -> Any:
@@ -100,11 +110,11 @@ def literally(
 def inputs_of(name: str, batch: int, generator: torch.Generator) -> list[tuple[Tensor, Any, bool]]:
     """Probabilities as leaves that require grad, symbols, and whether they exclude each other."""
     if name == "path-6x6":
-        scores, _ = paths.GridPaths(6).draw(batch, "early", generator)
+        scores, _ = GridPaths(6).draw(batch, "early", generator)
         ends, edges = scores.double().sigmoid().split([36, 120], dim=1)
-        parts = [(ends, range(36), False), (edges, paths.grid_edges(6), False)]
+        parts = [(ends, range(36), False), (edges, directed_edges(6), False)]
     else:
-        program = formulas.Formula(int(name.partition("-")[2]))
+        program = Formula(int(name.partition("-")[2]))
         scores, _ = program.draw(batch, "early", generator)
         places = scores.double().softmax(-1).unbind(1)
         parts = [(place, formulas.SYMBOLS, True) for place in places]
