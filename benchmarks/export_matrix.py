@@ -26,129 +26,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
-import torch._dynamo.testing
 from torch import Tensor
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import dolphin as dl
-from dolphin_tasks.clutrr.kinship import RELATIONS, Fact
-from dolphin_tasks.clutrr.program import relation_asked_for
-from dolphin_tasks.member.program import member
-from dolphin_tasks.mugen.program import ACTIONS, watch
-from dolphin_tasks.pathfinder.program import both_ways, connected
-from dolphin_tasks.pathfinder.task import PathfinderConfig, PathfinderTask
-from dolphin_tasks.product_n.program import multiply
-from dolphin_tasks.scenes.program import answer
-from dolphin_tasks.scenes.world import ATTRIBUTES
-from dolphin_tasks.sudoku.program import valid
-from dolphin_tasks.sum_n.program import add_up
-from dolphin_tasks.terrain.program import grid, reached
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from shared_programs import FULL as PROGRAMS  # noqa: E402
+from shared_programs import PROVENANCES, Shared  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results" / "export.json"
 PAGE = ROOT / "docs" / "performance.md"
-PROVENANCES = ("damp", "viterbi", "noisy-or", "dtkp-am", "exact")
 BATCHES = (1, 7, 64, 1000)
 WAYS = ("export", "onnx", "compile")
 HEAD = "| program | " + " | ".join(f"`{name}`" for name in PROVENANCES) + " |"
-
-
-class Shared(NamedTuple):
-    """A task's program, and the symbols of its inputs."""
-
-    program: Callable[..., dl.Distribution[Any]]
-    symbols: Sequence[Sequence[Any]]
-    exclusive: Any = True
-
-
-def _sum(*digits: dl.Distribution) -> dl.Distribution:
-    return add_up(digits)
-
-
-def _product(*digits: dl.Distribution) -> dl.Distribution:
-    return multiply(digits)
-
-
-def _member(asked: dl.Distribution, *digits: dl.Distribution) -> dl.Distribution:
-    """The digit that is asked for is one more input here: a row of zeros and a one."""
-    return member(digits, asked)
-
-
-def _mugen(*pairs: dl.Distribution) -> dl.Distribution:
-    return watch(pairs, [("walk", "jump"), ("walk", "collect", "walk"), ("jump", "kill", "die")])
-
-
-def _scenes(*colours: dl.Distribution) -> dl.Distribution:
-    """One question about a scene: how many things are left of a red one."""
-    places = [(0, 0), (3, 1), (1, 2), (2, 3)]
-    question = ("filter", "red"), ("relate", "left"), ("count",)
-    return answer({"colour": colours}, places, question)
-
-
-def _sudoku(*cells: dl.Distribution) -> dl.Distribution:
-    return valid(cells)
-
-
-def _kinship(people: int, links: int | None) -> Shared:
-    pairs = [(a, b) for a in range(people) for b in range(people) if a != b]
-    facts = [Fact(a, relation, b) for a, b in pairs for relation in RELATIONS]
-    size = len(RELATIONS)
-    groups = [list(range(size * place, size * (place + 1))) for place in range(len(pairs))]
-    return Shared(lambda told: relation_asked_for(told, links), [facts], groups)
-
-
-def _paths(**options: Any) -> Shared:
-    task = PathfinderTask(PathfinderConfig(**options))
-
-    def joined(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-        if task.directed:
-            return connected(ends, edges, task.steps)
-        return connected(ends, both_ways(edges), task.steps, symmetric=True)
-
-    return Shared(joined, [task.nodes, task.edges], False)
-
-
-PROGRAMS: dict[str, Callable[[], Shared]] = {
-    "sum, 5 digits": lambda: Shared(_sum, [range(10)] * 5),
-    "half, even-odd": lambda: Shared(_sum, [range(10)] * 2),
-    "product, 4 digits": lambda: Shared(_product, [range(10)] * 4),
-    "member, 3 digits": lambda: Shared(_member, [range(10)] * 4),
-    "mugen, 6 pairs of frames": lambda: Shared(_mugen, [ACTIONS] * 6),
-    "scenes, one question": lambda: Shared(_scenes, [ATTRIBUTES["colour"]] * 4),
-    "sudoku 4×4": lambda: Shared(_sudoku, [range(1, 5)] * 16),
-    "clutrr, 3 links": lambda: _kinship(4, 3),
-    "pathfinder, 6×6 blocks": lambda: _paths(network="paper"),
-    "pathfinder, 16×16 blocks": _paths,
-    "terrain 12×12": lambda: Shared(reached, [grid(12)], False),
-}
-"""Rows of AddN, HWF, words and Sudoku 9×9 have symbols of their own: they can't be traced."""
-
-
-def numbers(shared: Shared, rows: int) -> tuple[Tensor, ...]:
-    """Probabilities for every input, not the same for any two symbols."""
-    generator = torch.Generator().manual_seed(rows)
-    each = [torch.rand(rows, len(own), generator=generator) for own in shared.symbols]
-    if shared.exclusive is False:
-        return tuple(each)
-    if shared.exclusive is True:
-        return tuple((3 * scores).softmax(1) for scores in each)
-    return tuple(
-        torch.cat([(3 * scores[:, group]).softmax(1) for group in shared.exclusive], 1)
-        for scores in each
-    )
-
-
-def wanted(shared: Shared, provenance: str, symbols: Sequence[Any], rows: int) -> Tensor:
-    """What the program itself gives."""
-    algebra = dl.get_provenance(cast(Any, provenance))
-    given = [
-        dl.Distribution(probs, own, exclusive=shared.exclusive, provenance=algebra)
-        for probs, own in zip(numbers(shared, rows), shared.symbols, strict=True)
-    ]
-    with torch.no_grad():
-        return shared.program(*given).probs(symbols)
 
 
 # -- one pair of program and provenance ------------------------------------------------------------
@@ -161,27 +57,25 @@ def measure(
     shared = PROGRAMS[name]()
     started = time.process_time()
     try:
-        traced = dl.trace(
-            shared.program,
-            *shared.symbols,
-            exclusive=shared.exclusive,
-            provenance=dl.get_provenance(cast(Any, provenance)),
-        )
+        traced = shared.trace(provenance)
     except dl.DolphinError as error:
         yield {"way": "trace", "refused": str(error)}
         return
     yield {"way": "trace", "cpu_s": time.process_time() - started, "steps": len(traced.steps)}
-    right = {rows: wanted(shared, provenance, traced.symbols, rows) for rows in BATCHES}
+    with torch.no_grad():
+        right = {
+            rows: shared.run(shared.numbers(rows), provenance).probs(traced.symbols)
+            for rows in BATCHES
+        }
     yield {"way": "eager", **_compared(traced, shared, right)}
     exported = None
     for way in ways:
         started = time.process_time()
         try:
             if way == "compile":
-                graphs = torch._dynamo.testing.CompileCounterWithBackend(backend)
-                run = torch.compile(traced, fullgraph=True, dynamic=True, backend=graphs)
+                run = torch.compile(traced, fullgraph=True, dynamic=True, backend=backend)
                 made = _compared(run, shared, right)
-                made["graphs"] = graphs.frame_count
+                made["graphs"] = len(_debug_get_cache_entry_list(dl.Traced.forward.__code__))
             elif way == "export":
                 exported = _exported(traced, shared)
                 torch.export.save(exported, file := io.BytesIO())
@@ -214,7 +108,7 @@ def _compared(
     apart = 0.0
     for rows, probs in right.items():
         with torch.no_grad():
-            found = run(*numbers(shared, rows))
+            found = run(*shared.numbers(rows))
         assert found.shape == probs.shape
         apart = max(apart, (found.exp() - probs).abs().max().item())
     return {"apart": apart}
@@ -224,7 +118,7 @@ def _exported(traced: dl.Traced, shared: Shared) -> torch.export.ExportedProgram
     batch = torch.export.Dim("batch")
     shapes = (tuple({0: batch} for _ in shared.symbols),)
     with torch.no_grad():
-        return torch.export.export(traced, numbers(shared, 5), dynamic_shapes=shapes, strict=False)
+        return torch.export.export(traced, shared.numbers(5), dynamic_shapes=shapes, strict=False)
 
 
 def _as_onnx(exported: torch.export.ExportedProgram) -> tuple[Callable[..., Tensor], int]:
@@ -265,10 +159,11 @@ def in_its_own_process(
         if line.startswith("{"):
             made = json.loads(line)
             found[made.pop("way")] = made
-    if done.returncode == -signal.SIGXCPU:
-        found["ended"] = f"not within {seconds} s of CPU time"
-    elif done.returncode:
-        found["ended"] = f"exit {done.returncode}: {done.stderr[-500:]}"
+    if done.returncode:
+        missing = next(way for way in ("trace", "eager", *ways) if way not in found)
+        late = done.returncode == -signal.SIGXCPU
+        reason = f"exit {done.returncode}: {done.stderr[-500:]}"
+        found[missing] = {"ended": f"not within {seconds} s" if late else reason}
     return found
 
 
@@ -284,20 +179,19 @@ def table(found: dict[str, Any]) -> str:
 def _cell(made: dict[str, Any] | None) -> str:
     if made is None:
         return "–"
-    ways = [made[way] for way in ("trace", *WAYS) if way in made]
-    for way in ways:
-        if "refused" in way:
-            return "refused"
-        if "failed" in way:
-            return "**failed**"
     parts = []
-    for way in WAYS:
-        if "apart" in made.get(way, {}):
-            graphs = f", {made[way]['graphs']} graphs" if "graphs" in made[way] else ""
-            apart = f"{made[way]['apart']:.0e}" if made[way]["apart"] else "0"
-            parts.append(f"{way} {apart}, {made[way]['cpu_s']:.0f} s{graphs}")
-    if "ended" in made:
-        parts.append(f"{next(way for way in WAYS if way not in made)} {made['ended']}")
+    for way in ("trace", "eager", *WAYS):
+        own = made.get(way, {})
+        if "refused" in own:
+            parts.append(f"{way} refused")
+        elif "failed" in own:
+            parts.append(f"{way} **failed**")
+        elif "ended" in own:
+            parts.append(f"{way} {own['ended']}")
+        elif way in WAYS and own:
+            graphs = f", {own['graphs']} graphs" if "graphs" in own else ""
+            apart = f"{own['apart']:.0e}" if own["apart"] else "0"
+            parts.append(f"{way} {apart}, {own['cpu_s']:.0f} s{graphs}")
     return "<br>".join(parts)
 
 
@@ -340,7 +234,7 @@ def main() -> None:
             made = in_its_own_process(
                 name, provenance, options.backend, options.ways, options.seconds
             )
-            found.setdefault(name, {})[provenance] = made
+            found.setdefault(name, {}).setdefault(provenance, {}).update(made)
             print(f"{name:26} {provenance:9} {json.dumps(made)}", flush=True)
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -30,7 +30,7 @@ LAYERS = [
         "dolphin.display.html",
     ],
     ["dolphin.symbolic.*"],
-    ["dolphin.execution.buckets", "dolphin.execution.indices"],
+    ["dolphin.execution.buckets", "dolphin.execution.indices", "dolphin.execution.kept"],
     ["dolphin.execution.eager", "dolphin.execution.profiling"],
     ["dolphin.execution.recurrences"],
     ["dolphin.provenance", "dolphin.provenance.*"],

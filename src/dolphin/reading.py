@@ -15,6 +15,7 @@ from torch import Tensor
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.batching import read_rows
 from dolphin.execution.indices import Index, lists_of, to_device
+from dolphin.execution.kept import kept_index
 from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
@@ -267,9 +268,12 @@ def _matching(
 def columns(table: Tensor, places: np.ndarray, low: float) -> Tensor:
     """table[b, places[b, c]], `low` where the place is -1."""
     batch, width = table.shape
-    places = np.broadcast_to(places, (batch, places.shape[1]))
     if width == 0:
         return table.new_full((batch, places.shape[1]), low) + table.sum()  # keeps the graph
+    if len(places) == 1:
+        at, missing = kept_index(places[0]).on(table.device)
+        chosen = table.index_select(1, at)
+        return chosen if missing is None else chosen.masked_fill(missing, low)
     at, missing = Index(places.reshape(-1)).on(table.device)
     chosen = table.gather(1, at.view(places.shape))
     return chosen if missing is None else chosen.masked_fill(missing.view(places.shape), low)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
+from dolphin.execution.kept import kept_index, kept_lists
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.contract import Provenance, Tags
@@ -95,7 +96,7 @@ class _Question:
         self.items = find_items(
             operation, d.domain, address, predicate, by, unless=unless, cache=cache
         )
-        self.holds = self.algebra.select(tags, Index(self.items.places))
+        self.holds = self.algebra.select(tags, self.at(self.items.places))
         self.one = self.algebra.one(1, tags)
 
     @functools.cached_property
@@ -117,7 +118,7 @@ class _Question:
             tags, domain = self.algebra.concat([true, false]), Symbols.of((True, False))
             return Tagged(domain, tags, self.algebra, d.batch, exclusive=True, constant=d.constant)
         index = np.arange(2 * groups).reshape(2, -1).T.reshape(-1)
-        tags = self.algebra.select(self.algebra.concat([true, false]), Index(index))
+        tags = self.algebra.select(self.algebra.concat([true, false]), self.at(index))
         return self.answered([True, False] * groups, np.repeat(np.arange(groups), 2), tags)
 
     def answered(self, answers: Sequence[Any], group: np.ndarray, tags: Tags) -> Tagged:
@@ -127,7 +128,8 @@ class _Question:
         plan = group_rows(
             items.table, labels, items.rows_of_groups[group], items.rows, [np.arange(len(labels))]
         )
-        domain, lists = plan.domain, lists_of(plan.combinations).spelled_out()
+        assert isinstance(plan.combinations, Combinations)
+        domain, lists = plan.domain, self.lists(plan.combinations)
         if lists.selection is None:
             tags = self.algebra.contract_disjoint([tags], lists)
         else:
@@ -144,7 +146,7 @@ class _Question:
     ) -> Tagged:
         """Answers in any order, with the tags of all parts one after the other."""
         order = np.argsort(group, kind="stable")
-        tags = self.algebra.select(self.algebra.concat(parts), Index(order))
+        tags = self.algebra.select(self.algebra.concat(parts), self.at(order))
         return self.answered([answers[at] for at in order.tolist()], group[order], tags)
 
     # -- building blocks ---------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class _Question:
     def some_and_none(self) -> tuple[Tags, Tags]:
         """Tags of "one item of the group holds" and of "none does"."""
         groups = self.items.groups_of
-        plan = Contraction([np.arange(len(groups))], groups, self.items.groups)
+        plan = self.lists(Combinations([np.arange(len(groups))], groups, self.items.groups))
         if self.d.exclusive:
             some = self.algebra.contract_disjoint([self.holds], plan)
             return some, self.none_of_exclusive(some)
@@ -160,8 +162,11 @@ class _Question:
             return self.algebra.contract([self.holds], plan), self.conjunctions(self.fails)
         fold = fold_of(self.operation, self.items, [True] * len(groups), False, operator.or_)
         states = self.run(fold)
-        some, none = (_places(fold, self.items.groups, answer) for answer in (True, False))
-        return self.algebra.select(states, some), self.algebra.select(states, none)
+        some, none = (
+            self.algebra.select(states, self.at(_places(fold, self.items.groups, answer)))
+            for answer in (True, False)
+        )
+        return some, none
 
     def none_of_exclusive(self, some: Tags) -> Tags:
         """The tag of "none of them", where at most one holds.
@@ -179,13 +184,23 @@ class _Question:
         tags = self.scanned(tags, steps)
         last = np.full(self.items.groups, len(self.items.symbols), dtype=np.int64)
         last[self.items.groups_of] = np.arange(len(self.items.symbols))
-        return self.algebra.select(self.with_one(tags), Index(last))
+        return self.algebra.select(self.with_one(tags), self.at(last))
 
     def scanned(self, tags: Tags, steps: Sequence[Combinations]) -> Tags:
         for step in steps:
             both = self.with_one(tags)
-            tags = self.algebra.contract([both, both], lists_of(step).spelled_out())
+            tags = self.algebra.contract([both, both], self.lists(step))
         return tags
+
+    def at(self, places: np.ndarray) -> Index:
+        """Places of tags; the same at every step where all rows share their symbols."""
+        return kept_index(places) if self.d.shared else Index(places)
+
+    def lists(self, step: Combinations) -> Contraction:
+        """The same for combinations of tags."""
+        if self.d.shared:
+            return kept_lists(step.indices, step.group_of, step.groups)
+        return lists_of(step).spelled_out()
 
     def with_one(self, tags: Tags) -> Tags:
         return self.algebra.concat([tags, self.one])
@@ -200,7 +215,7 @@ class _Question:
     def run(self, fold: Fold) -> Tags:
         """The tags of a fold's last states."""
         n = len(self.items.symbols)
-        index = Index(np.arange(2 * n).reshape(2, n).T.reshape(-1))
+        index = self.at(np.arange(2 * n).reshape(2, n).T.reshape(-1))
         tags = self.algebra.select(self.algebra.concat([self.fails, self.holds]), index)
         for step in fold.steps:
             both = self.with_one(tags)
@@ -218,7 +233,7 @@ class _Question:
             beyond = _ranks(items.groups_of) > 0
             answers += (_ranks(items.groups_of)[beyond] + 1).tolist()
             groups.append(items.groups_of[beyond])
-            parts.append(self.algebra.select(none, Index(np.full(len(groups[-1]), -1))))
+            parts.append(self.algebra.select(none, self.at(np.full(len(groups[-1]), -1))))
         return self.answered_by_group(answers, np.concatenate(groups), parts)
 
     def first(self, key: Callable[[Any], Any] | None, *, reverse: bool) -> Tagged:
@@ -226,7 +241,7 @@ class _Question:
         keys = self.numbers("key", key)
         order = _sorted(self.operation, self.items, keys, reverse)
         self.items, n = self.items.ordered(order), len(order)
-        self.holds = self.algebra.select(self.holds, Index(order))
+        self.holds = self.algebra.select(self.holds, self.at(order))
         groups, every = self.items.groups_of, np.arange(n)
         firsts = self.holds
         if self.d.exclusive:
@@ -235,10 +250,12 @@ class _Question:
             until = self.with_one(self.scanned(self.fails, prefixes(groups)))
             before = np.where((every > 0) & (groups[every - 1] == groups), every - 1, n)
             both = [self.holds, until]
-            firsts = self.algebra.contract(both, Contraction([every, before], every, n))
+            firsts = self.algebra.contract(
+                both, self.lists(Combinations([every, before], every, n))
+            )
             last = np.full(self.items.groups, n, dtype=np.int64)
             last[groups] = every
-            none = self.algebra.select(until, Index(last))
+            none = self.algebra.select(until, self.at(last))
         table = self.items.table
         answers = [table.symbols[number] for number in self.items.symbols.tolist()]
         answers += [None] * self.items.groups
@@ -251,12 +268,12 @@ def _adds(provenance: Provenance) -> bool:
     return "excluded-middle" in provenance.laws and "de-morgan" not in provenance.laws
 
 
-def _places(fold: Fold, groups: int, answer: Any) -> Index:
+def _places(fold: Fold, groups: int, answer: Any) -> np.ndarray:
     """The place of each group's state with this answer, -1 where there is none."""
     places = np.full(groups, -1, dtype=np.int64)
     hit = np.array([each == answer for each in fold.answers], dtype=bool)
     places[fold.groups_of[hit]] = np.flatnonzero(hit)
-    return Index(places)
+    return places
 
 
 def _ranks(groups_of: np.ndarray) -> np.ndarray:

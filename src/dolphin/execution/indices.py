@@ -222,7 +222,7 @@ class Contraction:
         return bool((np.diff(pairs) > 0).all()) or len(np.unique(pairs)) == len(pairs)
 
     @functools.cached_property
-    def meeting(self) -> tuple[list[Index], np.ndarray, Contraction]:
+    def meeting(self) -> tuple[list[Index], Index, Contraction]:
         """A combination of each group, and the groups that have several.
 
         Returns its places in each operand (-1 where there is none), the numbers of the groups with
@@ -237,7 +237,8 @@ class Contraction:
         rank[several] = np.arange(len(several))
         among = np.flatnonzero(counts[self.group_of] > 1)
         rest = [index[among] for index in self.indices]
-        return first, several, Contraction(rest, rank[self.group_of[among]], len(several))
+        searched = Contraction(rest, rank[self.group_of[among]], len(several))
+        return first, Index(several), searched
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""

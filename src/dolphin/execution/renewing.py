@@ -135,8 +135,11 @@ class Recursion:
         """
         self._turn += 1
         last = self._done.pop(self._turn, None)
-        rows = max(provenance.describe(each).rows for operand in blocks for each in operand)
+        about = [provenance.describe(each) for operand in blocks for each in operand]
+        rows = max(each.rows for each in about)
         if not isinstance(lists, Contraction) or lists.combinations * rows < _WORTH_A_LOOK:
+            return run(lists)
+        if about[0].device.type != "cpu":  # comparing tags would wait for it
             return run(lists)
         sizes = [[provenance.size(block) for block in operand] for operand in blocks]
         sizes.append([lists.groups])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Index
+from dolphin.execution.kept import kept_index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
 from dolphin.inputs.arguments import count, option
@@ -45,7 +46,7 @@ def among(d: Tagged, wanted: Symbols) -> Tagged:
     """These symbols in every row, **0** where a row lacks one."""
     places = places_of(d, wanted)
     if d.shared:
-        tags = d.provenance.select(d.tags_like(), Index(places[0]))
+        tags = d.provenance.select(d.tags_like(), kept_index(places[0]))
         return d.replaced(wanted, tags)
     flat, address = d.flat_tags()
     every = np.arange(d.batch)[:, None]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError, SizeError, shorten
 from dolphin.execution.indices import Contraction, Index, RowMap, to_device
+from dolphin.execution.kept import kept_index
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
 from dolphin.provenance.differentiation import array_of
@@ -130,7 +131,7 @@ class Exact(Provenance):
             flat = to_device(places[:, 0] * roots.shape[1] + row, device)
             return roots.reshape(-1).index_select(0, flat)[:, None]
         if places.shape[1] == 1:
-            return roots.index_select(0, to_device(places[:, 0], device))
+            return roots.index_select(0, kept_index(places[:, 0]).on(device)[0])
         return roots.expand(-1, places.shape[1]).gather(0, to_device(places, device))
 
     def _compiled(self, tags: Formulas) -> tuple[Circuit, np.ndarray]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
+from dolphin.execution.kept import kept_lists
 from dolphin.execution.recurrences import Limit, Recurrence
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
@@ -191,7 +192,7 @@ class TopKProofs(Provenance):
         check_size(tags, self.k)
         tags = proofs.with_signs(tags)
         places = np.arange(tags.n)
-        plan = Contraction([places, places], places, tags.n)
+        plan = kept_lists([places, places], places, tags.n)
         result = replace(self.one(tags.n, tags), row_map=tags.row_map)
         for slot in range(tags.k):
             result = self.contract([result, broken(tags, slot, self.k)], plan)

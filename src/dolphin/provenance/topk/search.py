@@ -17,6 +17,7 @@ from torch import Tensor
 from dolphin.errors import SizeError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Index, to_device
+from dolphin.execution.kept import kept_index, kept_lists
 from dolphin.provenance.numerics import at_once, chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.candidates import Candidates
@@ -137,7 +138,7 @@ def _in_pieces(
         ]
         both = replace(proofs.concat(parts), disjoint=candidates.disjoint)
         places = np.arange(both.n)
-        plan = Contraction([places], places % bucket.width, bucket.width)
+        plan = kept_lists([places], places % bucket.width, bucket.width)
         best, last = contracted([both], plan, candidates.k, apart=False), best
         if candidates.simple or not proofs.absorbs(best, parts) or proofs.same(best, last):
             break
@@ -150,7 +151,7 @@ def _in_pieces(
 
 
 def _mostly_alone(
-    candidates: Candidates, first: Sequence[Index], several: np.ndarray, rest: Contraction
+    candidates: Candidates, first: Sequence[Index], several: Index, rest: Contraction
 ) -> Proofs:
     """Most symbols have one combination (`Contraction.meeting`), which leaves no choice.
 
@@ -165,7 +166,7 @@ def _mostly_alone(
         part = Proofs(*_sorted_out(candidates, rest), candidates.layout, candidates.disjoint)
     else:
         part = contracted(candidates.operands, rest, candidates.k, apart=candidates.apart)
-    return proofs.replaced(kept, to_device(several, kept.scores.device), part)
+    return proofs.replaced(kept, several.on(kept.scores.device)[0], part)
 
 
 def _each_alone(candidates: Candidates, indices: Sequence[Index]) -> tuple[Tensor, Tensor]:
@@ -200,14 +201,14 @@ def _sorted_out(candidates: Candidates, plan: Contraction) -> tuple[Tensor, Tens
 
     Four times fewer kernels than a search, and no padding.
     """
-    patterns, scores = _each_alone(candidates, [Index(index) for index in plan.indices])
+    patterns, scores = _each_alone(candidates, [kept_index(index) for index in plan.indices])
     device, slots = scores.device, scores.shape[0]
     counts = slots * np.bincount(plan.group_of, minlength=plan.groups)
     rank = np.arange(min(candidates.k, int(counts.max())))[:, None]
     place = np.cumsum(counts) - counts + rank
-    chosen = Index(np.where(rank < counts, place, -1).reshape(-1))
+    chosen = kept_index(np.where(rank < counts, place, -1).reshape(-1))
     ranked = scores.view(-1).argsort(descending=True, stable=True)
-    groups = to_device(np.tile(plan.group_of, slots), device)
+    groups = plan.groups_on(device).repeat(slots)
     order = ranked.index_select(0, groups.index_select(0, ranked).argsort(stable=True))
     places, missing = chosen.on(device)
     winners = order.index_select(0, places)
