@@ -61,6 +61,33 @@ def test_only_new_gives_what_all_rounds_give(name, layout, recursion):
         torch.testing.assert_close(*grads)
 
 
+def onwards(d):
+    return dl.union(d, dl.apply(d, lambda a: (a + 1) % 4))
+
+
+def again(d, start):
+    return dl.union(start, dl.apply(d, start, lambda p, e: (p * e + 1) % 4))
+
+
+@pytest.mark.parametrize("name", ["viterbi", "min-max"])
+@pytest.mark.parametrize("layout", ["shared", "rows"])
+@pytest.mark.parametrize("step", [lambda d, _: onwards(d), again])
+def test_only_new_shares_gradients_among_equals_as_all_rounds_do(name, layout, step):
+    grads = []
+    for new in (False, True):
+        x = torch.tensor([[0.0, 1.0, 1.0]], dtype=torch.float64, requires_grad=True)
+        with dl.using(name):
+            if layout == "shared":
+                start = dl.Distribution(x, [3, 0, 2], exclusive=False)
+            else:
+                start = dl.Distribution.from_rows([([3, 0, 2], x[0])], exclusive=False)
+            found = dl.fixpoint(lambda d, start=start: step(d, start), start, only_new=new)
+            read = found.probs([0, 1, 2, 3])
+        weights = torch.tensor([0.3, 0.7, 1.1, 1.9], dtype=torch.float64)
+        grads.append(torch.autograd.grad((read * weights).sum(), x)[0])
+    torch.testing.assert_close(*grads)
+
+
 def test_only_new_looks_at_less():
     chain = [(n, n + 1) for n in range(24)]
     edges = dl.Distribution(torch.full((1, 24), 0.9), chain, exclusive=False, provenance="viterbi")

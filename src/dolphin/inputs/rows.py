@@ -176,7 +176,13 @@ def _facts_of_rows(
     else:
         logs = normalise(columns, groups, softmax, masked=True)
         check_masks(operation, logs, groups, softmax, absent)
-    return Facts(log_probs=logs, groups=groups, label=RowLabels(domain), probs=probs)
+    return Facts(
+        log_probs=logs,
+        groups=groups,
+        label=RowLabels(domain),
+        probs=probs,
+        normalised=kind == "logits",
+    )
 
 
 def _groups_in_rows(

@@ -92,7 +92,7 @@ def facts_of(
         logs = normalise(rows.t(), groups, softmax, masked=careful)
         if careful:
             check_masks(operation, logs, groups, softmax)
-        return Facts(log_probs=logs.contiguous(), groups=groups, label=label)
+        return Facts(log_probs=logs.contiguous(), groups=groups, label=label, normalised=True)
     columns = rows.t().clone(memory_format=torch.contiguous_format)  # users may modify theirs
     if kind == "log_probs":
         logs = torch.where(columns > IMPOSSIBLE, columns, ZERO)
@@ -139,7 +139,7 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
             check_masks(operation, logs, groups, exclusive is True)
     label, batch = SharedLabels(members.members), tensor.shape[0]
     return [
-        Given(members, Facts(log_probs=logs, groups=groups, label=label), batch)
+        Given(members, Facts(log_probs=logs, groups=groups, label=label, normalised=True), batch)
         for logs in each.unbind()
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
@@ -70,7 +71,9 @@ def fixpoint(
             round, and add what follows to the result (semi-naive evaluation). The result is the
             same; a last step over everything ensures it. Needs a step that keeps its argument and
             doesn't negate, and a provenance that doesn't count repeated derivations again
-            ("exact", "viterbi", "min-max", "boolean"); others are refused.
+            ("exact", "viterbi", "min-max", "boolean"); others are refused. Where numbers have
+            gradients, all rounds run over everything: they decide how equally likely derivations
+            share a gradient.
         rounds: return the result of this many steps, settled or not, in place of
             `max_iterations`: paths of a bounded length. Steps that can be seen to change no tag are
             left out.
@@ -244,7 +247,12 @@ def _grown_by_what_is_new(
     max_iterations: int,
     start_round: Callable[[], None],
 ) -> Distribution[S]:
-    """Everything that follows from `start`, by steps over what the last step added."""
+    """Everything that follows from `start`, by steps over what the last step added.
+
+    That is `start` itself where numbers have gradients. A derivation that is as likely as a known
+    one changes no number, so what follows from it would not be looked at, but it has a share of
+    the gradient.
+    """
     start_round()
     result = step(start)
     if not _settled(tagged_of(result), tagged_of(union(start, result))):
@@ -255,12 +263,19 @@ def _grown_by_what_is_new(
         )
     new = _what_is_new(start, result)
     for _ in range(max_iterations):
+        if _is_differentiated(result):
+            return start
         if new is None:
             return result
         start_round()
         more = union(result, step(distribution_of(new)))
         new, result = _what_is_new(result, more), more
     return result
+
+
+def _is_differentiated(d: Distribution[S]) -> bool:
+    tags = tagged_of(d).tags_like()
+    return isinstance(tags, Tensor) and tags.requires_grad
 
 
 def _what_is_new(old: Distribution[S], known: Distribution[S]) -> Tagged | None:

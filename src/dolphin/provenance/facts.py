@@ -75,7 +75,8 @@ class Facts:
 
     `groups` lists the columns that exclude each other; a group of one is an independent fact.
     Facts are distinguished by their origins, never by their numbers. `label(column, row)` names a
-    fact in explanations.
+    fact in explanations. `normalised` says in which rows they come from a softmax: there one of
+    several columns that exclude each other holds for certain, if the row has any.
 
     A program may refer to only a few of many facts. These are a part of the `whole`: the groups
     that were `chosen`, in ascending order.
@@ -89,6 +90,7 @@ class Facts:
         label: Label,
         probs: Tensor | None = None,
         given: np.ndarray | None = None,
+        normalised: bool | np.ndarray = False,
         origins: np.ndarray | None = None,
         whole: Facts | None = None,
         chosen: np.ndarray | None = None,
@@ -105,6 +107,7 @@ class Facts:
         self.label = label
         self._probs = probs
         self._given = given  # rows whose probabilities were given; None: all, if there are any
+        self.normalised = normalised
         self.fresh = origins is None  # then no other facts can have the same origins
         self._origins = origins
         self.whole = whole
@@ -157,6 +160,7 @@ class Facts:
                 groups=self.groups,
                 label=self.label,
                 probs=None if prob is None else prob.contiguous(),
+                normalised=self.normalised,
             )
             for log, prob in zip(logs, probs, strict=True)
         ]
@@ -183,6 +187,7 @@ class Facts:
             label=label,
             probs=probs,
             given=self._given,
+            normalised=self.normalised,
             origins=self.origins,
             whole=self,
             chosen=chosen,
@@ -205,6 +210,7 @@ class Facts:
             label=self.label,
             probs=None if self._probs is None else move(self._probs),
             given=self._given,
+            normalised=self.normalised,
             origins=self.origins,
         )
 
@@ -362,12 +368,16 @@ def _joined(slot: _Slot) -> Facts:
 def _numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
     """Numbers of facts at some rows of all parts side by side; the row after the last has none."""
     logs = _rows_of([facts.log_probs for facts in parts], at, ZERO)
+    flags = np.concatenate([np.broadcast_to(facts.normalised, facts.rows) for facts in parts])
+    flags_at = np.append(flags, flags[0])[at]  # where there is none, both mean the same
+    normalised = bool(flags_at[0]) if (flags_at == flags_at[0]).all() else flags_at
     if all(facts._probs is None for facts in parts):
-        return {"log_probs": logs}
+        return {"log_probs": logs, "normalised": normalised}
     probs = _rows_of([facts.probs for facts in parts], at, 0.0)
     logs_at = [np.broadcast_to(facts.as_given()[1], facts.rows) for facts in parts]
     given_at = ~np.concatenate([*logs_at, [False]])[at]
-    return {"log_probs": logs, "probs": probs, "given": None if given_at.all() else given_at}
+    given = None if given_at.all() else given_at
+    return {"log_probs": logs, "probs": probs, "given": given, "normalised": normalised}
 
 
 def _rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:

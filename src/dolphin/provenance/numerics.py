@@ -189,6 +189,11 @@ def rounded_to(dtype: torch.dtype, probs: Tensor) -> Tensor:
     return torch.where(low, probs - probs.detach(), probs).to(dtype)
 
 
+def rest_of_log(logs: Tensor) -> Tensor:
+    """1 - p from log p."""
+    return _rest_of_log(logs)
+
+
 def log1mexp(logs: Tensor) -> Tensor:
     """log(1 - p) from log p, through p so that its gradient is -1/(1 - p), floored as above."""
     return safe_log_of_facts(_rest_of_log(logs))

@@ -24,6 +24,8 @@ from dolphin.execution.indices import Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.exact.leaves import AreLogs, logs_of, numbers_of, probs_of, raised_log
+from dolphin.provenance.exact.ordering import Groups
+from dolphin.provenance.exact.rests import Normalised, Rests
 from dolphin.provenance.exact.sweeps import Level, Sweep
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
@@ -108,7 +110,7 @@ class Circuit:
             first += len(numbers)
         self.places = np.array([place[root] for root in roots], dtype=np.int64)
         self._tensors: dict[tuple[str, torch.device], Tensor] = {}
-        self._leaves: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
+        self._leaves: dict[torch.device, tuple[Tensor, Rests | None]] = {}
         self._sweeps: dict[torch.device, Sweep] = {}
 
     @functools.cached_property
@@ -164,21 +166,26 @@ class Circuit:
 
     def _evaluated(self, inputs: Sequence[Facts], device: torch.device, *, logs: bool) -> Tensor:
         numbers, are_logs = numbers_of(inputs, device)
-        self._leaf_indices([facts.columns for facts in inputs], device)
+        self._prepare_leaves(tuple(facts.groups for facts in inputs), device)
+        rests = self._leaves[device][1]
+        normalised = False if rests is None else rests.normalised(inputs)
         low = max([0.0, *(floor(facts.log_probs.dtype) for facts in inputs)])
         if not followed():
-            return _Evaluation.apply(self, logs, low, are_logs, numbers)  # type: ignore[return-value]
+            given = (self, logs, low, are_logs, normalised, numbers)
+            return _Evaluation.apply(*given)  # type: ignore[return-value]
         if logs:
-            return self.in_logarithms(low, are_logs, numbers)
-        return self.in_numbers(logs, are_logs, numbers)
+            return self.in_logarithms(low, are_logs, normalised, numbers)
+        return self.in_numbers(logs, are_logs, normalised, numbers)
 
-    def in_logarithms(self, low: float | Tensor, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+    def in_logarithms(
+        self, low: float | Tensor, are_logs: AreLogs, normalised: Normalised, numbers: Tensor
+    ) -> Tensor:
         """The logarithms, in the way that never underflows.
 
         Probabilities are raised to `low`, the floor of the inputs' precision: below it their
         gradients are too large for that precision, and would lose their ratio.
         """
-        leaves = raised_log(self._left(probs_of(numbers, are_logs)), low)
+        leaves = raised_log(self._left(numbers, are_logs, normalised), low)
         constants = torch.tensor([[ZERO], [0.0]], dtype=torch.float64, device=numbers.device)
         facts = logs_of(numbers, are_logs, low).index_select(0, self._leaves[numbers.device][0])
         values = torch.cat([constants.expand(2, numbers.shape[1]), facts, leaves])
@@ -187,12 +194,14 @@ class Circuit:
             values = self._handed_on(made, values, number, keep)
         return values.index_select(0, self.on("roots", self.roots, numbers.device))
 
-    def in_numbers(self, logs: bool, are_logs: AreLogs, numbers: Tensor) -> Tensor:
+    def in_numbers(
+        self, logs: bool, are_logs: AreLogs, normalised: Normalised, numbers: Tensor
+    ) -> Tensor:
         """The way whose second derivatives are right next to 0 and 1, too: without logarithms."""
-        probs = probs_of(numbers, are_logs)
+        probs, left = probs_of(numbers, are_logs), self._left(numbers, are_logs, normalised)
         constants = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=numbers.device)
         facts = probs.index_select(0, self._leaves[numbers.device][0])
-        values = torch.cat([constants.expand(2, numbers.shape[1]), facts, self._left(probs)])
+        values = torch.cat([constants.expand(2, numbers.shape[1]), facts, left])
         for number, (contraction, keep) in enumerate(self.layers):
             parts = [_sums_of_products(values, bucket) for bucket in contraction.on(values.device)]
             made = torch.cat(parts)
@@ -202,16 +211,25 @@ class Circuit:
         values = values.index_select(0, self.on("roots", self.roots, numbers.device))
         return safe_log(values) if logs else values
 
-    def swept(self, probs: Tensor, keep: bool) -> tuple[Tensor, list[Tensor] | None]:
+    def swept(
+        self,
+        numbers: Tensor,
+        are_logs: AreLogs,
+        normalised: Normalised,
+        probs: Tensor,
+        keep: bool,
+    ) -> tuple[Tensor, list[Tensor] | None, Tensor | None]:
         """The values of all nodes in plain numbers; with `keep`, what the sweep down needs."""
+        by_others: Tensor | None = None
         device, rows = probs.device, probs.shape[1]
-        places, _, _ = self._leaves[device]
+        places, rests = self._leaves[device]
         values = torch.zeros(self.nodes, rows, dtype=torch.float64, device=device)
         values[1] = 1.0
         values[2 : 2 + len(self.facts)] = probs.index_select(0, places)
-        if self.rests:
-            values[2 + len(self.facts) : self.leaves] = self._left(probs)
-        return values, self._sweep(device).up(values, keep)
+        if rests is not None:
+            left, by_others = rests.values(numbers, are_logs, probs, normalised)
+            values[2 + len(self.facts) : self.leaves] = left
+        return values, self._sweep(device).up(values, keep), by_others
 
     def gradients(
         self,
@@ -219,16 +237,17 @@ class Circuit:
         values: Tensor,
         gathered: list[Tensor] | None,
         grad: Tensor,
+        by_others: Tensor | None,
     ) -> Tensor:
         """The derivatives with respect to the probabilities, from those of the roots."""
         grads = torch.zeros_like(values)
         grads.index_add_(0, self.on("places", self.places, grads.device), grad)
         self._sweep(grads.device).down(values, gathered, grads)
-        places, columns, owners = self._leaves[grads.device]
+        places, rests = self._leaves[grads.device]
         at = 2 + len(self.facts)
         out = torch.zeros_like(probs).index_add_(0, places, grads[2:at])
-        if self.rests:
-            out.index_add_(0, columns, grads[at : self.leaves].index_select(0, owners), alpha=-1)
+        if rests is not None:
+            rests.add_gradients(out, grads[at : self.leaves], by_others)
         return out
 
     def _sweep(self, device: torch.device) -> Sweep:
@@ -244,37 +263,32 @@ class Circuit:
         places = self.on(f"keep {number}", keep, made.device)
         return torch.cat([made, before.index_select(0, places)])
 
-    def prepare(self, columns: Sequence[int], device: torch.device) -> None:
-        """Create all index tensors on `device` now, for inputs with this many columns each."""
+    def prepare(self, groups: Groups, device: torch.device) -> None:
+        """Create all index tensors on `device` now, for inputs with these groups of columns."""
         for number, (contraction, keep) in enumerate(self.layers):
             contraction.prepare(device)
             self.on(f"keep {number}", keep, device)
         self.on("roots", self.roots, device)
-        self._leaf_indices(columns, device)
+        self._prepare_leaves(groups, device)
 
-    def _leaf_indices(self, columns: Sequence[int], device: torch.device) -> None:
-        """Where facts and the columns of rests are among those of all inputs, and whose they are.
+    def _prepare_leaves(self, groups: Groups, device: torch.device) -> None:
+        """Where facts, and the columns of rests, are among those of all inputs.
 
-        A circuit belongs to inputs with certain groups, so the columns are always the same.
+        A circuit belongs to inputs with certain groups, so they are always the same.
         """
         if device in self._leaves:
             return
-        start = np.cumsum([0, *columns])
-        facts = [start[p] + c for p, c in self.facts]
-        places = [start[p] + c for p, group in self.rests for c in group]
-        owners = [at for at, (_, group) in enumerate(self.rests) for _ in group]
-        arrays = [np.array(part, dtype=np.int64) for part in (facts, places, owners)]
-        first, second, third = (to_device(array, device) for array in arrays)
-        self._leaves[device] = (first, second, third)
+        start = np.cumsum([0, *(sum(map(len, each)) for each in groups)])
+        facts = np.array([start[p] + c for p, c in self.facts], dtype=np.int64)
+        rests = Rests(self.rests, groups, device) if self.rests else None
+        self._leaves[device] = (to_device(facts, device), rests)
 
-    def _left(self, probs: Tensor) -> Tensor:
-        """P(none of some columns holds), (rests, rows)."""
-        if not self.rests:  # torch.export.save can't store empty index lists
-            return probs.new_zeros(0, probs.shape[1])
-        _, places, owners = self._leaves[probs.device]
-        taken = probs.new_zeros(len(self.rests), probs.shape[1])
-        left = 1.0 - taken.index_add(0, owners, probs.index_select(0, places))
-        return left + (left.clamp(min=0.0) - left).detach()  # rounding may go below 0
+    def _left(self, numbers: Tensor, are_logs: AreLogs, normalised: Normalised) -> Tensor:
+        """P(none of some columns holds), (rests, rows), differentiable."""
+        rests = self._leaves[numbers.device][1]
+        if rests is None:  # torch.export.save can't store empty index lists
+            return numbers.new_zeros(0, numbers.shape[1])
+        return rests.differentiable(numbers, are_logs, probs_of(numbers, are_logs), normalised)
 
     def on(self, name: str, array: np.ndarray, device: torch.device) -> Tensor:
         """An array on a device, moved there once."""
@@ -289,14 +303,22 @@ class _Evaluation(Formula):
 
     @staticmethod
     def value(
-        ctx: Any, circuit: Circuit, logs: bool, low: float, are_logs: AreLogs, numbers: Tensor
+        ctx: Any,
+        circuit: Circuit,
+        logs: bool,
+        low: float,
+        are_logs: AreLogs,
+        normalised: Normalised,
+        numbers: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         lows: float | Tensor = low
         needed = ctx.needs_input_grad[-1]
-        ctx.circuit, ctx.logs, ctx.are_logs, ctx.out = circuit, logs, are_logs, None
+        ctx.circuit, ctx.logs, ctx.out = circuit, logs, None
+        ctx.are_logs, ctx.normalised = are_logs, normalised
         if not logs or reading_is_free(numbers):
             probs = probs_of(numbers, are_logs)
-            values, ctx.gathered = circuit.swept(probs, needed)
+            swept = circuit.swept(numbers, are_logs, normalised, probs, needed)
+            values, ctx.gathered, ctx.by_others = swept
             out = values.index_select(0, circuit.on("places", circuit.places, numbers.device))
             if not logs:
                 return out, (probs, values)
@@ -315,10 +337,10 @@ class _Evaluation(Formula):
             least = out.new_tensor(floor(out.dtype))
             lows = torch.where((out < least).any(0), out.new_tensor(low), least)
         if not needed:
-            return circuit.in_logarithms(lows, are_logs, numbers), ()
+            return circuit.in_logarithms(lows, are_logs, normalised, numbers), ()
         with torch.enable_grad():
             ctx.input = numbers.detach().requires_grad_()
-            ctx.out = circuit.in_logarithms(lows, are_logs, ctx.input)
+            ctx.out = circuit.in_logarithms(lows, are_logs, normalised, ctx.input)
         return ctx.out.detach(), ()
 
     @staticmethod
@@ -327,7 +349,7 @@ class _Evaluation(Formula):
             probs, values, *out = saved
             if ctx.logs:
                 grad = grad / out[0]
-            made = ctx.circuit.gradients(probs, values, ctx.gathered, grad)
+            made = ctx.circuit.gradients(probs, values, ctx.gathered, grad, ctx.by_others)
             if ctx.are_logs is True:
                 made *= probs
             elif ctx.are_logs is not False:
@@ -336,13 +358,19 @@ class _Evaluation(Formula):
             (made,) = torch.autograd.grad(ctx.out, ctx.input, grad, retain_graph=True)
         else:
             made = None
-        return (made,) if not isinstance(ctx.are_logs, Tensor) else (None, made)
+        masks = [each for each in (ctx.are_logs, ctx.normalised) if isinstance(each, Tensor)]
+        return (*(None for _ in masks), made)
 
     @staticmethod
     def formula(
-        circuit: Circuit, logs: bool, low: float, are_logs: AreLogs, numbers: Tensor
+        circuit: Circuit,
+        logs: bool,
+        low: float,
+        are_logs: AreLogs,
+        normalised: Normalised,
+        numbers: Tensor,
     ) -> Tensor:
-        return circuit.in_numbers(logs, are_logs, numbers)
+        return circuit.in_numbers(logs, are_logs, normalised, numbers)
 
 
 def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
@@ -361,16 +389,16 @@ class CircuitEvaluator:
         circuit: Circuit,
         places: np.ndarray,
         order: Sequence[int],
-        columns: Sequence[int],
+        groups: Groups,
     ) -> None:
         self.circuit, self.places = circuit, places
-        self.order, self.columns = tuple(order), tuple(columns)
+        self.order, self.groups = tuple(order), groups
         self._tensors: dict[torch.device, Tensor] = {}
 
     def prepare(self, device: torch.device) -> None:
         """Create all index tensors on `device`."""
         self._tensors[device] = to_device(self.places, device)
-        self.circuit.prepare(self.columns, device)
+        self.circuit.prepare(self.groups, device)
 
     def __call__(self, facts: Sequence[Facts], logs: bool) -> Tensor:
         device, evaluate = facts[0].log_probs.device, Circuit.log_probs if logs else Circuit.probs

@@ -145,9 +145,8 @@ class Exact(Provenance):
     def evaluator(self, tags: Formulas, inputs: Sequence[Facts]) -> Evaluator:
         order = [next(i for i, facts in enumerate(inputs) if facts is own) for own in tags.inputs]
         circuit, places = self._compiled(tags)
-        return CircuitEvaluator(
-            circuit, places[:, 0], order, [facts.columns for facts in tags.inputs]
-        )
+        groups = tuple(facts.groups for facts in tags.inputs)
+        return CircuitEvaluator(circuit, places[:, 0], order, groups)
 
     def reads(self) -> int:
         return _Reads.count

@@ -27,12 +27,12 @@ from dolphin.provenance.numerics import (
     connected,
     log1mexp,
     precisely,
-    prob_of_log,
     recomputed,
     safe_log,
 )
 from dolphin.provenance.topk.encoding import Digit, Layout
 from dolphin.provenance.topk.proofs import Proofs
+from dolphin.provenance.topk.together import none_of
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ def _values(groups: Sequence[_Used], layout: Layout) -> Tensor:
             rest = log1mexp(own)
         else:
             own = own[list(group.columns)]
-            none = 1.0 - prob_of_log(own).sum(0, keepdim=True)
-            rest = safe_log(none - none.detach().clamp(max=0.0))  # rounding may go below 0
+            rest = safe_log(none_of(own, layout.placements[group.placement].facts.normalised))
         parts += [own, rest]
     rows = max((part.shape[1] for part in logs), default=1)
     certain = torch.zeros(1, rows, dtype=torch.float64)

@@ -122,7 +122,9 @@ def _all_ways(tags: Proofs, pattern: Tensor, exists: Tensor, always: Tensor) -> 
         kept = together.at_digits(pattern, digits)
         logs = SEARCHING.of(together.logs_of(members))
         others = (kept ^ ((1 << digits[0].size) - 1))[:, None]
-        found.append((digits, kept, together.allowed(logs, others, row, penalty)[:, 0]))
+        normalised = together.normalised_of(members)
+        scores = together.allowed(logs, normalised, others, row, penalty)[:, 0]
+        found.append((digits, kept, scores))
     for placement in layout.placements:
         if placement.code.all_binary:
             digits = placement.digits()

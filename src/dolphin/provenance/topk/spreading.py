@@ -81,8 +81,8 @@ def _slots(facts: Facts, places: np.ndarray, turns: np.ndarray, batch: int) -> l
 
 def _cut(numbers: Any, slot: int, count: int) -> Any:
     """The part of one slot."""
-    if numbers is None:
-        return None
+    if numbers is None or isinstance(numbers, bool):
+        return numbers
     return numbers.reshape(*numbers.shape[:-1], count, -1)[..., slot, :]
 
 

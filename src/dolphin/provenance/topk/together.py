@@ -1,4 +1,4 @@
-"""Weighing several exclusive groups at once, in signed proofs.
+"""Weighing exclusive groups in signed proofs, several at once.
 
 Where values can't be read, every group of every input is weighed, whether a proof refers to it or
 not. One by one that is 35 operations per group: Sudoku 4×4 under `dtkp-am` had 6,900, and has 1,600
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.provenance.numerics import prob_of_log, safe_log
+from dolphin.execution.indices import to_device
+from dolphin.provenance.numerics import prob_of_log, rest_of_log, safe_log
 from dolphin.provenance.topk.encoding import Digit, Group, Layout, Placement, constant
 
 
@@ -67,25 +69,65 @@ def logs_of(members: Sequence[Member]) -> Tensor:
     return torch.stack(torch.broadcast_tensors(*own))
 
 
-def allowed(logs: Tensor, ruled_out: Tensor, row: Tensor | None, penalty: float) -> Tensor:
+def normalised_of(members: Sequence[Member]) -> bool | np.ndarray:
+    """In which rows the facts of each member come from a softmax, (members, 1, rows or 1)."""
+    flags = [np.atleast_1d(placement.facts.normalised) for placement, _ in members]
+    every = np.stack(np.broadcast_arrays(*flags))[:, None]
+    return bool(every[0, 0, 0]) if (every == every[0, 0, 0]).all() else every
+
+
+def none_of(logs: Tensor, normalised: bool | np.ndarray, dim: int = 0) -> Tensor:
+    """P(none of a group's columns holds), from their logarithms; they stand along `dim`.
+
+    What several columns of a softmax lack of 1 is rounding, so they have no part in it. Where a row
+    has none of them, none holds. `normalised`: see `Facts`, for each row.
+    """
+    if logs.shape[dim] == 1:
+        return rest_of_log(logs)
+    sums = prob_of_log(logs).sum(dim, keepdim=True)
+    none = 1.0 - sums
+    none = none - none.detach().clamp(max=0.0)  # rounding may go below 0
+    if normalised is False:
+        return none
+    absent = (sums.detach() == 0.0).to(sums.dtype)
+    if normalised is True:
+        return absent
+    return torch.where(to_device(normalised, sums.device), absent, none)
+
+
+def allowed(
+    logs: Tensor,
+    normalised: bool | np.ndarray,
+    ruled_out: Tensor,
+    row: Tensor | None,
+    penalty: float,
+) -> Tensor:
     """The total log-probability of the values of each group that are not ruled out.
 
     `ruled_out` is (members, k, n, r), and so is the result.
     """
     device = ruled_out.device
-    probs = prob_of_log(logs - penalty)
-    none = 1.0 - probs.sum(1, keepdim=True)
-    none = none - none.detach().clamp(max=0.0)  # rounding may go below 0
-    probs = torch.cat([probs, none], 1)
+    logs = logs - penalty
+    probs = torch.cat([prob_of_log(logs), none_of(logs, normalised, dim=1)], 1)
     value = torch.arange(probs.shape[1], device=device)[:, None, None, None]
     left = ((ruled_out[:, None] >> value) & 1) == 0  # (members, values, k, n, r)
     if row is None or probs.shape[2] == 1:
         spread = probs[:, :, None, None, :]
     else:
         spread = probs.index_select(2, row)[:, :, None, :, None]
-    mass = (left.to(probs.dtype) * spread).sum(1)
-    mass = mass - (mass.detach() - 1.0).clamp(min=0.0)  # rounding may go above 1
-    found = safe_log(mass)
+    found = safe_log(mass_of(left, spread, 1))
     if penalty:  # for every value that is ruled out, so that "not 1" comes before "neither 1 nor 2"
         found = found - penalty * (~left).sum(1)
     return torch.where(ruled_out == 0, 0.0, found)
+
+
+def mass_of(left: Tensor, probs: Tensor, dim: int) -> Tensor:
+    """The total probability of the values that are left, which stand along `dim`.
+
+    Where that is most of them, it is 1 minus the others: a sum may lose these to rounding, and may
+    go above 1. Then "not 2" would be likelier than nothing at all, and a proof with it would come
+    before the one that it contains.
+    """
+    kept = (left.to(probs.dtype) * probs).sum(dim)
+    lost = ((~left).to(probs.dtype) * probs).sum(dim)
+    return torch.where(lost < kept, 1.0 - lost, kept)

@@ -63,7 +63,8 @@ def log_weights(
     for members in together.alike(layout) if all_at_once else ():
         logs = weights.of(together.logs_of(members))
         ruled_out = together.at_digits(patterns, [member.digit for member in members])
-        part = together.allowed(logs, ruled_out, row, weights.penalty).sum(0)
+        normalised = together.normalised_of(members)
+        part = together.allowed(logs, normalised, ruled_out, row, weights.penalty).sum(0)
         total = part if total is None else total + part
     for placements in _sets(layout, patterns):
         code = placements[0].code
@@ -371,10 +372,8 @@ def _allowed(
 ) -> Tensor:
     """Signed: the total probability of the values of the group that are allowed."""
     columns = constant(group.columns, patterns.device)
-    probs = prob_of_log(padded.index_select(0, columns))
-    none = 1.0 - probs.sum(0, keepdim=True)
-    none = none - none.detach().clamp(max=0.0)  # rounding may go below 0
-    probs = torch.cat([probs, none])
+    logs = padded.index_select(0, columns)
+    probs = torch.cat([prob_of_log(logs), together.none_of(logs, placement.facts.normalised)])
     value = torch.arange(len(probs), device=patterns.device)[:, None, None, None]
     left: Tensor | None = None
     free: Tensor | None = None
@@ -385,11 +384,7 @@ def _allowed(
         untouched = ruled_out == 0
         free = untouched if free is None else free & untouched
     assert left is not None and free is not None
-    mass = (left.to(probs.dtype) * _rows_of(probs, row)).sum(0)
-    # Rounding may go above 1: then "not 2" would be likelier than nothing at all, and a proof with
-    # it would come before the one that it contains.
-    mass = mass - (mass.detach() - 1.0).clamp(min=0.0)
-    logs = safe_log(mass)
+    logs = safe_log(together.mass_of(left, _rows_of(probs, row), 0))
     if penalty:  # for every value that is ruled out, so that "not 1" comes before "neither 1 nor 2"
         logs = logs - penalty * (~left).sum(0)
     return torch.where(free, 0.0, logs)
