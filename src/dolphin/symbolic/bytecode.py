@@ -45,8 +45,6 @@ class Uses(NamedTuple):
     relative_import: bool
     compares: bool  # by `is`, other than with None, True, False and ...
     passes_super: bool  # `super()` is used as a whole
-    texts: frozenset[str]  # short strings in it, which may be names
-    encodes: bool  # it may encode or decode, so that they may name how
 
 
 _NOISE = frozenset(
@@ -54,8 +52,6 @@ _NOISE = frozenset(
 )
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _CELL = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
-_ENCODING = frozenset({"encode", "decode", "str", "bytes", "bytearray"})
-_LONGEST_NAME = 40  # of a handler of encoding errors
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
 Scope = dict[str, tuple[Root, str, tuple[str, ...]]]  # what names of the code stand for
@@ -84,18 +80,7 @@ def uses_of(code: types.CodeType) -> Uses:
         reader.relative_import,
         reader.compares,
         reader.passes_super,
-        frozenset(_texts(code)),
-        not _ENCODING.isdisjoint({use.name for use in reader.chains} | reader.attributes),
     )
-
-
-def _texts(code: types.CodeType) -> Iterator[str]:
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _texts(constant)
-        elif isinstance(constant, (str, tuple)):
-            members = constant if isinstance(constant, tuple) else (constant,)
-            yield from (m for m in members if isinstance(m, str) and len(m) < _LONGEST_NAME)
 
 
 class _CodeReader:

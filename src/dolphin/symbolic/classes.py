@@ -13,7 +13,7 @@ from typing import Any
 from dolphin.symbolic.bytecode import Use
 from dolphin.symbolic.libraries import is_library_function, of_library, reads_settings, stateless
 from dolphin.symbolic.marks import Code, Same
-from dolphin.symbolic.values import TUPLE_FIELD, WRAPPERS, Values
+from dolphin.symbolic.values import CONVERTERS, TUPLE_FIELD, WRAPPERS, Values
 
 # Parts of a class that don't decide what its methods return.
 ABOUT_CLASSES = frozenset(
@@ -64,6 +64,7 @@ class Classes(Values):
     def _class(self, cls: type, use: Use) -> Hashable:
         """A class that is used as a whole: its objects can do whatever its methods do."""
         if of_library(cls.__module__):
+            self._encodes |= cls in CONVERTERS and use.text() != cls.__name__  # under another name
             if not stateless(cls.__module__) or reads_settings(cls):
                 name = f"{cls.__module__}.{cls.__name__}"
                 return self._unknown(f"uses `{name}`, which can read what changes")

@@ -16,17 +16,17 @@ import numpy as np
 
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.classes import Classes
+from dolphin.symbolic.codec_state import state_of_codecs
+from dolphin.symbolic.effects import effects_of
 from dolphin.symbolic.libraries import (
     REFLECTION,
     is_library_function,
     of_library,
     stateless,
 )
-from dolphin.symbolic.library_state import error_handlers
 from dolphin.symbolic.marks import Same
 from dolphin.symbolic.purity import is_declared
 from dolphin.symbolic.randomness import refuse_chance
-from dolphin.symbolic.reach import is_foreign
 from dolphin.symbolic.trails import everywhere
 from dolphin.symbolic.values import (
     APPENDING,
@@ -55,15 +55,15 @@ class Reader(Classes):
         if self._compares and not self.reasons:  # once more, telling equal values apart
             self.start(apart=True)
             key = self._function(function)
-        return (everywhere(), key, self._handlers() if self._encodes else None)
+        return (everywhere(), key, self._codecs() if self._encodes else None)
 
-    def _handlers(self) -> Hashable:
-        """The handlers of encoding errors that its texts may name, which users can replace."""
-        use = Use("global", "a handler of encoding errors", ())
-        return tuple(
-            (name, self.value(handler, use) if is_foreign(handler) else Same(handler))
-            for name, handler in error_handlers(self._texts)
-        )
+    def _codecs(self) -> Hashable:
+        """How texts are encoded, unless users have registered codecs: those can do anything."""
+        state = state_of_codecs()
+        if not state.foreign:
+            return state.key
+        name = getattr(state.foreign[0], "__qualname__", "something")
+        return self._unknown(f"may encode with a codec or error handler of the user's, `{name}`")
 
     def _function(self, function: Any) -> Hashable:
         use = Use("global", getattr(function, "__name__", type(function).__name__), ())
@@ -90,8 +90,7 @@ class Reader(Classes):
         uses = uses_of(code)
         self._check(function, uses, bound)
         self._compares |= uses.compares
-        self._encodes |= uses.encodes
-        self._texts |= uses.texts
+        self._encodes |= effects_of(code).encodes
         names = (function.__name__, function.__qualname__, function.__doc__)
         parts = [self._use(use, function, bound) for use in uses.chains]
         if bound is not NOTHING and "super" in code.co_names:
@@ -209,8 +208,6 @@ class Reader(Classes):
     def _end(self, value: Any, use: Use) -> Hashable:
         if use.stored:
             return self._unknown(f"assigns an attribute of `{use.text()}`")
-        if type(value) is str:
-            self._texts.add(value)
         return self.value(value, use)
 
     def _of_module(self, module: types.ModuleType, use: Use, depth: int) -> Hashable:

@@ -9,8 +9,6 @@ in the classes named there, and in what its code reads in turn (`reach`).
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 import copy
 import copyreg
 import decimal
@@ -21,15 +19,14 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from operator import is_
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dolphin.symbolic.bounded import register
-from dolphin.symbolic.marks import Objects
 from dolphin.symbolic.reach import Reach, can_be_patched, is_foreign, reach_of
+from dolphin.symbolic.snapshots import Snapshot
 
 
 class LibraryState(NamedTuple):
@@ -37,6 +34,9 @@ class LibraryState(NamedTuple):
 
     key: Hashable
     foreign: tuple[Any, ...] = ()
+    encodes: bool = False  # it may use a codec that has a name
+    snapshot: Snapshot = Snapshot()  # of what is patched in its place
+    settings: Callable[[], Hashable] | None = None
 
 
 PLAIN = LibraryState(None)
@@ -83,29 +83,15 @@ def state_of_function(function: types.FunctionType) -> LibraryState:
     if str(function.__globals__.get("__name__")).partition(".")[0] == _DOLPHIN:
         return PLAIN
     reach = reach_of(function)
-    return LibraryState(reach.mark, reach.foreign)
+    return LibraryState(reach.mark, reach.foreign, reach.encodes, reach.snapshot)
 
 
-def _together(root: str, names: _Names | Reach | None) -> LibraryState:
+def _together(root: str, names: Reach | None) -> LibraryState:
     settings = _SETTINGS.get(root)
-    if settings is None:
-        return PLAIN if names is None else LibraryState(names.mark, names.foreign)
     if names is None:
-        return LibraryState(settings())
-    return LibraryState((settings(), names.mark), names.foreign)
-
-
-def error_handlers(texts: Iterable[str]) -> tuple[tuple[str, Any], ...]:
-    """Which of these texts name handlers of encoding errors, and the handlers, which may change.
-
-    >>> [name for name, _ in error_handlers(["ignore", "no handler"])]
-    ['ignore']
-    """
-    found = []
-    for text in sorted(texts):
-        with contextlib.suppress(LookupError, ValueError, UnicodeError):
-            found.append((text, codecs.lookup_error(text)))
-    return tuple(found)
+        return PLAIN if settings is None else LibraryState(settings(), settings=settings)
+    key = names.mark if settings is None else (settings(), names.mark)
+    return LibraryState(key, names.foreign, names.encodes, names.snapshot, settings)
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -118,7 +104,9 @@ def _of_decimal() -> Hashable:
 
 
 def _of_numpy() -> Hashable:
-    return (tuple(np.geterr().values()), repr(np.get_printoptions()))
+    printing = np.get_printoptions()
+    formatter = printing.pop("formatter")  # a dictionary, if any
+    return (tuple(np.geterr().values()), tuple(printing.values()), formatter and repr(formatter))
 
 
 def _of_torch() -> Hashable:
@@ -160,57 +148,49 @@ _SETTINGS: Mapping[str, Callable[[], Hashable]] = {
 # -- patches ---------------------------------------------------------------------------------------
 
 
-class _Names(NamedTuple):
-    """What the names of a library stand for: those of its modules, classes and objects."""
-
-    mark: Objects  # all of them
-    scopes: tuple[tuple[Mapping[str, Any], tuple[Any, ...]], ...]
-    foreign: tuple[Any, ...]
-
-    def unchanged(self) -> bool:
-        return all(
-            len(scope) == len(values) and all(map(is_, scope.values(), values))
-            for scope, values in self.scopes
-        )
-
-
-_known: dict[str, _Names | None] = {}
+_known: dict[str, Reach | None] = {}
 register("names of libraries", _known.__len__, _known.clear)
 
 
-def _names_of(root: str) -> _Names | None:
+def _names_of(root: str) -> Reach | None:
     """What the names of a library stand for; None where nothing can be patched."""
     known = _known.get(root)
     if known is None and root in _known:
         return None
     if known is not None and known.unchanged():
         return known
-    scopes = tuple((scope, tuple(scope.values())) for scope in _scopes(root))
-    values = tuple(itertools.chain.from_iterable(values for _, values in scopes))
-    names = _Names(Objects(values), scopes, tuple(filter(is_foreign, values))) if scopes else None
+    snapshot = Snapshot(whole=_scopes(root))
+    values = snapshot.objects()
+    foreign = tuple(filter(is_foreign, values))
+    names = Reach(snapshot.mark(), snapshot, foreign, False) if values else None
     _known[root] = names
     return names
 
 
-def _scopes(root: str) -> list[Mapping[str, Any]]:
+def _scopes(root: str) -> dict[tuple[int, str], Collection[Any]]:
     """The names of a part of Python that is written in Python: of modules, classes and objects.
 
     Of torch those of its functions and of the methods of tensors, which any function may call.
     """
     if root == "torch":
         torch: Any = sys.modules["torch"]
-        return [vars(torch), vars(torch.functional), vars(torch.Tensor), vars(torch.linalg)]
+        owners = [torch.Tensor, *map(vars, (torch, torch.functional, torch.linalg))]
+        return {(id(owner), "values"): _scope(owner).values() for owner in owners}
     file = str(getattr(sys.modules.get(root), "__file__", None))
     if root not in sys.stdlib_module_names or not file.endswith(".py"):
-        return []
+        return {}
     modules = [
         module
         for name, module in list(sys.modules.items())
         if (name == root or name.startswith(root + ".")) and isinstance(module, types.ModuleType)
     ]
-    found: dict[int, Mapping[str, Any]] = {}
+    owners: list[Any] = list(map(vars, modules))
     for value in itertools.chain.from_iterable(list(vars(module).values()) for module in modules):
         cls = value if isinstance(value, type) else type(value)
         if can_be_patched(cls) and not isinstance(value, (types.ModuleType, int)):
-            found[id(value)] = vars(value) if hasattr(value, "__dict__") else {}
-    return [*map(vars, modules), *found.values()]
+            owners += [value] if hasattr(value, "__dict__") else []
+    return {(id(owner), "values"): _scope(owner).values() for owner in owners}
+
+
+def _scope(owner: Any) -> Mapping[str, Any]:
+    return owner if isinstance(owner, dict) else vars(owner)

@@ -1,51 +1,48 @@
 """Where a patch can change what a library's code does: the names that it reads, and theirs.
 
 The code of a library is trusted, but the names that it reads can be assigned: a function of
-`statistics` depends on the methods of `fractions.Fraction`. `reach_of` follows names from a
-function or a class to the code that they stand for, nearest first, and records it.
+`statistics` depends on the methods of `fractions.Fraction`. And tables can be changed in place:
+`html.unescape` depends on `html.entities.html5`. `reach_of` follows names from a function or a
+class to the code and the data that they stand for, nearest first, and records it. A container that
+this code changes itself is a cache, which is left to its library; all others count by contents.
 """
 
 from __future__ import annotations
 
 import collections
+import enum
 import itertools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter, is_
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.bytecode import Use, uses_of
+from dolphin.symbolic.effects import effects_of
 from dolphin.symbolic.libraries import is_library_function, of_library
 from dolphin.symbolic.marks import Objects
+from dolphin.symbolic.snapshots import ABSENT, Snapshot
 
 _MOST_FOLLOWED = 60  # functions and classes; those further away hardly matter, and are many
 _BY_TORCH = "typing_extensions"  # whose decorators torch uses
-_NOTHING = object()
-_CODE = attrgetter("__code__")
+_MOST_ENTRIES = 10_000  # of tables
+_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+_TABLES = frozenset({*_MAPPINGS, list, set, collections.deque, tuple})
 
 Owner = types.FunctionType | type
 
 
 class Reach(NamedTuple):
-    """What names stand for: some of modules, all of classes; and the code of functions."""
+    """What library code reads: names, code and tables, as they were."""
 
-    mark: Objects  # all of the following
-    picked: tuple[tuple[Mapping[str, Any], tuple[str, ...], tuple[Any, ...]], ...]
-    whole: tuple[tuple[Mapping[str, Any], tuple[Any, ...]], ...]
-    functions: tuple[types.FunctionType, ...]
-    codes: tuple[types.CodeType, ...]
-    foreign: tuple[Any, ...]  # user code among them
+    mark: Objects  # all of it
+    snapshot: Snapshot
+    foreign: tuple[Any, ...]  # user code among it
+    encodes: bool  # it may use a codec that has a name
 
     def unchanged(self) -> bool:
-        for scope, names, values in self.picked:
-            if not all(map(is_, map(scope.get, names), values)):
-                return False
-        for scope, values in self.whole:
-            if len(scope) != len(values) or not all(map(is_, scope.values(), values)):
-                return False
-        return all(map(is_, map(_CODE, self.functions), self.codes))
+        return self.snapshot.unchanged()
 
 
 _known: BoundedCache[int, tuple[Owner, Reach]] = BoundedCache(1024)
@@ -77,18 +74,35 @@ def reach_of(owner: Owner) -> Reach:
 class _Walk:
     def __init__(self) -> None:
         self._picked: dict[int, tuple[Mapping[str, Any], dict[str, Any]]] = {}
-        self._whole: list[tuple[Mapping[str, Any], tuple[Any, ...]]] = []
+        self._whole: dict[tuple[int, str], Collection[Any]] = {}
+        self._entries = 0  # of tables
         self._functions: list[types.FunctionType] = []
+        self._tables: list[tuple[str, Any]] = []  # containers, and what they are called
+        self._changed: set[str] = set()  # names of those that the code changes
+        self._encodes = False
         self._seen: set[int] = set()
         self._next: collections.deque[Any] = collections.deque()
 
     def reach(self) -> Reach:
-        picked = tuple((s, tuple(names), (*names.values(),)) for s, names in self._picked.values())
-        functions, whole = tuple(self._functions), tuple(self._whole)
-        codes = tuple(map(_CODE, functions))
-        values = [value for *_, values in (*picked, *whole) for value in values]
-        mark = Objects((*values, *functions, *codes))
-        return Reach(mark, picked, whole, functions, codes, tuple(filter(is_foreign, values)))
+        for name, table in self._tables:
+            if name not in self._changed:
+                self._contents(table)
+        snapshot = Snapshot(self._picked, self._whole, self._functions)
+        foreign = tuple(filter(is_foreign, snapshot.objects()))
+        return Reach(snapshot.mark(), snapshot, foreign, self._encodes)
+
+    def _contents(self, table: Any) -> None:
+        """Record what a table contains, and the tables inside it."""
+        self._entries += len(table)
+        if (id(table), "values") in self._whole or self._entries > _MOST_ENTRIES:
+            return
+        values = table.values() if isinstance(table, _MAPPINGS) else table
+        if values is not table:
+            self._whole[id(table), "keys"] = table.keys()
+        if type(table) is not tuple:
+            self._whole[id(table), "values"] = values
+        for inner in filter(_is_table, values):
+            self._contents(inner)
 
     def follow(self, first: Owner) -> None:
         self._next.append(first)
@@ -105,11 +119,20 @@ class _Walk:
     def _class(self, cls: type) -> None:
         for base in filter(can_be_patched, cls.__mro__):
             names = vars(base)
-            self._whole.append((names, tuple(names.values())))
+            self._whole[id(base), "values"] = names.values()
             self._next += itertools.chain.from_iterable(map(_code_of, names.values()))
+            if not issubclass(base, enum.Enum):  # which notes combinations of flags in its tables
+                self._tables += [
+                    (name, value)
+                    for name, value in names.items()
+                    if _is_table(value) and not name.startswith("__")
+                ]
 
     def _function(self, function: types.FunctionType) -> None:
         self._functions.append(function)
+        effects = effects_of(function.__code__)
+        self._changed |= effects.changed
+        self._encodes |= effects.encodes
         for use in uses_of(function.__code__).chains:
             self._use(use, function)
         for cell in function.__closure__ or ():
@@ -117,26 +140,41 @@ class _Walk:
                 self._next += _code_of(cell.cell_contents)
             except ValueError:  # nothing yet
                 continue
+        if function.__kwdefaults__:
+            self._tables.append(("", function.__kwdefaults__))
 
     def _use(self, use: Use, function: types.FunctionType) -> None:
         if use.root == "module":
             value = self._read(sys.modules, use.name)
         elif use.root == "global":
             value = self._read(function.__globals__, use.name)
-            if value is _NOTHING:
+            if value is ABSENT:
                 value = self._read(function.__builtins__, use.name)
         else:
             return
+        called = use.name
         for name in use.chain:
-            if not isinstance(value, types.ModuleType):
+            if not isinstance(value, types.ModuleType) or (value is sys and _kept_by_python(name)):
                 break
-            value = self._read(vars(value), name)
-        self._next += _code_of(value)
+            value, called = self._read(vars(value), name), name
+        if _is_table(value):
+            self._tables.append((called, value))
+        else:
+            self._next += _code_of(value)
 
     def _read(self, scope: Mapping[str, Any], name: str) -> Any:
-        value = scope.get(name)
+        value = scope.get(name, ABSENT)
         self._picked.setdefault(id(scope), (scope, {}))[1][name] = value
-        return _NOTHING if value is None else value
+        return value
+
+
+def _kept_by_python(name: str) -> bool:
+    """Whether this name of `sys` stands for a table of Python's own, or for a stream."""
+    return _is_table(vars(sys).get(name)) or name in ("stdin", "stdout", "stderr")
+
+
+def _is_table(value: Any) -> bool:
+    return type(value) in _TABLES
 
 
 def _code_of(value: Any) -> Iterator[Owner]:

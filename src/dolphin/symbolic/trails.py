@@ -9,28 +9,36 @@ from __future__ import annotations
 
 import abc
 import locale
+import re
 import sys
 import types
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import is_
 from typing import Any
 
+import numpy as np
+
 from dolphin.symbolic.bytecode import Use, uses_of
 from dolphin.symbolic.classes import ABOUT_CLASSES
-from dolphin.symbolic.libraries import is_library_function, of_library
+from dolphin.symbolic.codec_state import state_of_codecs
+from dolphin.symbolic.effects import effects_of
+from dolphin.symbolic.libraries import is_library_function, of_library, of_numpy, stateless
 from dolphin.symbolic.library_state import (
     PLAIN,
     Library,
     LibraryState,
-    error_handlers,
     state_of,
 )
 from dolphin.symbolic.marks import Code
 from dolphin.symbolic.purity import is_declared
-from dolphin.symbolic.reach import is_foreign
-from dolphin.symbolic.values import FLAT, NOTHING, TUPLE_FIELD, library_of
+from dolphin.symbolic.reach import implementation_of
+from dolphin.symbolic.snapshots import Snapshot
+from dolphin.symbolic.values import COMPILED, CONVERTERS, FLAT, NOTHING, TUPLE_FIELD, library_of
 
 _MOST_PLACES = 500
+_CONVERTERS = {cls.__name__: cls for cls in CONVERTERS}
+# Values whose methods read nothing else.
+_WITH_METHODS = FLAT | {tuple, list, dict, set, frozenset, re.Pattern}
 _KEYS = type({}.keys())
 # Members of a class that lead nowhere: fields and slots.
 _FIELDS = (TUPLE_FIELD, types.MemberDescriptorType, types.GetSetDescriptorType, type(None))
@@ -48,25 +56,27 @@ class Trail:
     __slots__ = (
         "_cells",
         "_classes",
+        "_codecs",
         "_containers",
         "_encodes",
         "_everywhere",
         "_functions",
-        "_handlers",
         "_libraries",
         "_modules",
         "_names",
         "_patchable",
-        "_texts",
+        "_settings",
+        "_snapshot",
     )
 
     def __init__(self) -> None:
         self._everywhere = everywhere()
         self._encodes = False
-        self._texts: set[str] = set()  # which may name how texts are encoded
-        self._handlers: tuple[tuple[str, Any], ...] = ()  # that they name
+        self._codecs: LibraryState | None = None  # if it encodes
         self._patchable: list[tuple[types.FunctionType, Code]] = []  # functions of libraries
         self._libraries: dict[Library, LibraryState] = {}
+        self._snapshot: Snapshot | None = None  # of all of them
+        self._settings: list[tuple[Callable[[], Hashable], Hashable]] = []
         self._modules: list[types.ModuleType] = []
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
         self._functions: list[tuple[types.FunctionType, types.CodeType, _Texts]] = []
@@ -81,10 +91,9 @@ class Trail:
         for module in self._modules:
             if type(module) is not types.ModuleType:
                 return False
-        if self._handlers and error_handlers(self._texts) != self._handlers:
+        if self._codecs is not None and state_of_codecs() != self._codecs:
             return False
-        patchable = self._patchable or self._libraries  # mostly nothing
-        if patchable and not self._libraries_unchanged():
+        if self._snapshot is not None and not self._libraries_unchanged():
             return False
         for scope, name, value in self._names:
             if scope.get(name, NOTHING) is not value:
@@ -112,8 +121,11 @@ class Trail:
         )
 
     def _libraries_unchanged(self) -> bool:
-        return all(Code([function]) == code for function, code in self._patchable) and all(
-            state_of(library) == state for library, state in self._libraries.items()
+        assert self._snapshot is not None
+        return (
+            all(settings() == before for settings, before in self._settings)
+            and self._snapshot.unchanged()
+            and all(Code([function]) == code for function, code in self._patchable)
         )
 
     # -- walking -----------------------------------------------------------------------------------
@@ -128,14 +140,17 @@ class Trail:
         # `exec` may have given it other built-ins than the usual ones.
         scopes = function.__globals__, function.__builtins__
         uses = uses_of(function.__code__)
-        self._encodes |= uses.encodes
-        self._texts |= uses.texts
+        self._encodes |= effects_of(function.__code__).encodes
         return all(self._use(use, *scopes) for use in uses.chains)
 
-    def handled(self) -> bool:
-        """Record how texts are encoded; False if by user code."""
-        self._handlers = error_handlers(self._texts) if self._encodes else ()
-        return not any(is_foreign(handler) for _, handler in self._handlers)
+    def finish(self) -> bool:
+        """Record the state of all libraries, and of codecs; False if user code is part of it."""
+        if self._libraries or self._patchable or self._settings:
+            self._snapshot = Snapshot.of_all(s.snapshot for s in self._libraries.values())
+            settings = {state.settings for state in self._libraries.values()} - {None}
+            self._settings += [(each, each()) for each in settings if each is not None]
+        self._codecs = state_of_codecs() if self._encodes else None
+        return self._codecs is None or not self._codecs.foreign
 
     def follow_class(self, cls: type) -> bool:
         """Record what the methods of a user's class read; False if that can't be recorded.
@@ -183,8 +198,10 @@ class Trail:
             if value is NOTHING:  # its module may compute it
                 return False
         else:
-            return self._value(value)
-        return type(value) in FLAT | {tuple, list, dict, set, frozenset} and self._value(value)
+            # Under its own name; `effects` knows what it is called with.
+            converts = use.text() in _CONVERTERS and value is _CONVERTERS[use.text()]
+            return converts or self._value(value)
+        return type(value) in _WITH_METHODS and self._value(value)
 
     def _read(self, scope: Mapping[str, Any], name: str) -> Any:
         value = scope.get(name, NOTHING)
@@ -194,8 +211,6 @@ class Trail:
     def _value(self, value: Any) -> bool:
         cls = type(value)
         if cls in FLAT:
-            if cls is str:
-                self._texts.add(value)
             return True
         if cls is dict or (cls is types.MappingProxyType and type(value.keys()) is _KEYS):
             return self._items(value.keys(), kept=True) and self._items(value.values(), kept=True)
@@ -204,24 +219,41 @@ class Trail:
         if is_declared(value):
             return False
         if cls is types.FunctionType:
-            if not is_library_function(value):
-                return self.follow(value)
-            self._patchable.append((value, Code([value])))
-            root = str(value.__globals__.get("__name__")).partition(".")[0]
-            known = all(map(self._cell, value.__closure__ or ()))
-            beneath = _stands_alone(value) or (self._library(root) and self._library(value))
-            return known and beneath
+            return self._function(value)
+        return self._class(value) if isinstance(value, type) else self._compiled(value)
+
+    def _function(self, function: types.FunctionType) -> bool:
+        if not is_library_function(function):
+            return self.follow(function)
+        self._patchable.append((function, Code([function])))
+        root = str(function.__globals__.get("__name__")).partition(".")[0]
+        known = all(map(self._cell, function.__closure__ or ()))
+        beneath = _stands_alone(function) or (self._library(root) and self._library(function))
+        return known and beneath
+
+    def _class(self, cls: type) -> bool:
+        if not of_library(cls.__module__):
+            return self.follow_class(cls)
+        if isinstance(cls, abc.ABCMeta):  # classes can be registered with it
+            self._settings.append((abc.get_cache_token, abc.get_cache_token()))
+        self._encodes |= cls in CONVERTERS
+        return all(map(self._library, cls.__mro__))
+
+    def _compiled(self, value: Any) -> bool:
+        """Functions and patterns that are not written in Python; False for other objects."""
+        cls = type(value)
         if cls is types.BuiltinFunctionType:
             owner = value.__self__  # `tuple` of `tuple.__new__`
             inside = isinstance(owner, (types.ModuleType, type(None)))
             return (inside or owner is tuple) and self._library(library_of(value))
-        if isinstance(value, abc.ABCMeta):  # classes can be registered with it
-            return False
-        if not isinstance(value, type):
-            return False
-        if not of_library(value.__module__):
-            return self.follow_class(value)
-        return all(map(self._library, value.__mro__))
+        if cls is re.Pattern:
+            return self._library(cls)
+        if cls is np.ufunc:
+            return of_numpy(value) and self._library("numpy")
+        if cls.__name__ in COMPILED and stateless(getattr(value, "__module__", None)):
+            inside = map(self._library, implementation_of(value))
+            return self._library(value.__module__) and all(inside)
+        return False
 
     def _cell(self, cell: types.CellType) -> bool:
         value = _held_by(cell)
@@ -233,6 +265,7 @@ class Trail:
         state = self._libraries.get(library) or state_of(library)
         if state is not PLAIN:  # which has neither settings nor names that can be patched
             self._libraries[library] = state
+            self._encodes |= state.encodes
         return not state.foreign
 
     def _items(self, items: Collection[Any], kept: bool) -> bool:
@@ -255,7 +288,7 @@ def trail_of(function: types.FunctionType) -> Trail | None:
     False
     """
     trail = Trail()
-    return trail if trail.follow(function) and trail.handled() else None
+    return trail if trail.follow(function) and trail.finish() else None
 
 
 def trail_of_classes(classes: Iterable[Any]) -> Trail | None:
@@ -273,7 +306,7 @@ def trail_of_classes(classes: Iterable[Any]) -> Trail | None:
     """
     trail = Trail()
     known = (isinstance(each, type) and trail.follow_class(each) for each in classes)
-    return trail if all(known) else None
+    return trail if all(known) and trail.finish() else None
 
 
 _Texts = tuple[str, str, str | None]

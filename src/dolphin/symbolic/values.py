@@ -67,8 +67,9 @@ APPENDING = {
 NOTHING = object()  # no `self`
 WRAPPERS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 # Types of functions of numpy and compiled libraries.
-_COMPILED = ("cython_function_or_method", "_ArrayFunctionDispatcher")
+COMPILED = ("cython_function_or_method", "_ArrayFunctionDispatcher")
 _LRU = type(functools.lru_cache(lambda: None))
+CONVERTERS = (str, bytes, bytearray)  # which take the name of a codec
 TUPLE_FIELD = type(vars(collections.namedtuple("_Pair", "a"))["a"])
 
 
@@ -92,8 +93,7 @@ class Values(abc.ABC):
         self.reasons: list[str] = []
         self._apart = apart
         self._compares = False  # whether the function does
-        self._encodes = False  # whether it encodes or decodes texts
-        self._texts: set[str] = set()  # which may name how
+        self._encodes = False  # whether it encodes or decodes texts by the name of a codec
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
         self._open: set[int] = set()  # containers around the present value
@@ -174,6 +174,7 @@ class Values(abc.ABC):
                 return None
             return (Same(value), self._around("numpy"))
         if cls in WRAPPERS:
+            self._encodes |= value.__name__ in ("encode", "decode")
             return Same(value)
         if cls.__module__.partition(".")[0] == "typing":
             origin = getattr(value, "__origin__", None)  # of an alias, which can be called
@@ -182,10 +183,11 @@ class Values(abc.ABC):
             parts = (value.func, value.args, value.keywords)
             return ("partial", *(self.value(part, use) for part in parts))
         if cls in _GETTERS:
+            self._encodes |= cls is operator.methodcaller
             return (cls, self.value(value.__reduce__()[1], use))
         if cls is _LRU:
             return self._behind_lru(value, use)
-        if cls.__name__ in _COMPILED and stateless(getattr(value, "__module__", None)):
+        if cls.__name__ in COMPILED and stateless(getattr(value, "__module__", None)):
             return None if reads_settings(value) else self._compiled(value)
         return None
 
@@ -195,6 +197,7 @@ class Values(abc.ABC):
 
     def _built_in(self, function: Any, use: Use) -> Hashable:
         owner = function.__self__
+        self._encodes |= function.__name__ in ("encode", "decode")
         self._compares |= function in (operator.is_, operator.is_not)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             if type(owner) in APPENDING and function.__name__ in APPENDING[type(owner)]:
@@ -237,6 +240,7 @@ class Values(abc.ABC):
         state = state_of(library)
         if state is PLAIN:
             return None
+        self._encodes |= state.encodes
         use = Use("global", library if isinstance(library, str) else library.__name__, ())
         return (state.key, *(self.value(each, use) for each in state.foreign))
 
