@@ -299,7 +299,7 @@ def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:
     """The leaf tensors of a graph, how many of its sums were clipped at 1, and how many it has."""
     cut = sums = 0
     seen: set[Any] = set()
-    waiting, found = [tensor.grad_fn], []
+    waiting, leaves = [tensor.grad_fn], []
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
         if node is None or node in seen:
@@ -309,9 +309,9 @@ def _looked_through(tensor: Tensor) -> tuple[list[Tensor], int, int]:
         cut, sums = cut + mine, sums + all_of_them
         leaf = getattr(node, "variable", None)
         if leaf is not None:
-            found.append(leaf)
+            leaves.append(leaf)
         waiting.extend(following for following, _ in node.next_functions)
-    return found, cut, sums
+    return leaves, cut, sums
 
 
 def _members(d: Tagged, row: int) -> Sequence[Any]:

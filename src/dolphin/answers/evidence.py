@@ -101,58 +101,58 @@ def _some_possible(d: Tagged, logs: Tensor, whole: Tensor) -> Tensor:
 
 
 @profiled("posterior", tags=True)
-def posteriors(given: Sequence[Tagged], made: Tagged, targets: Any) -> list[Tensor]:
+def posteriors(given: Sequence[Tagged], result: Tagged, targets: Any) -> list[Tensor]:
     """See `posterior`."""
-    made, wanted = _asked("posterior", given, made, targets)
-    every = _posteriors("posterior", given, made, wanted)
+    result, wanted = _asked("posterior", given, result, targets)
+    every = _posteriors("posterior", given, result, wanted)
     return [
-        _in_columns(_of_rows(d, made.batch), probs) for d, probs in zip(given, every, strict=True)
+        _in_columns(_of_rows(d, result.batch), probs) for d, probs in zip(given, every, strict=True)
     ]
 
 
 @profiled("most_likely", tags=True)
 def likeliest_choices(
-    given: Sequence[Tagged], made: Tagged, targets: Any
+    given: Sequence[Tagged], result: Tagged, targets: Any
 ) -> list[tuple[Any, ...] | None]:
     """See `most_likely`."""
-    made, wanted = _asked("most_likely", given, made, targets)
-    each = [_of_rows(d, made.batch) for d in given]
-    if isinstance(made.provenance, MaxProduct):
-        possible, holds = _by_gradients(given, made, wanted)
+    result, wanted = _asked("most_likely", given, result, targets)
+    each = [_of_rows(d, result.batch) for d in given]
+    if isinstance(result.provenance, MaxProduct):
+        possible, holds = _by_gradients(given, result, wanted)
     else:
-        target = _target(made, wanted)
+        target = _target(result, wanted)
         flat = [_flat(d) for d in each]
-        possible, held = made.provenance.likeliest(flat, target)
-        holds = [part.reshape(made.batch, -1) for part in held]
+        possible, held = result.provenance.likeliest(flat, target)
+        holds = [part.reshape(result.batch, -1) for part in held]
     return [
         tuple(_choice(d, row, part[row]) for d, part in zip(each, holds, strict=True))
         if possible[row]
         else None
-        for row in range(made.batch)
+        for row in range(result.batch)
     ]
 
 
 def _asked(
-    operation: str, given: Sequence[Tagged], made: Tagged, targets: Any
+    operation: str, given: Sequence[Tagged], result: Tagged, targets: Any
 ) -> tuple[Tagged, list[Any]]:
     """The result expanded to the batch size, and one target per row."""
-    _, batch = check(operation, (*given, made))
-    return _of_rows(made, batch), read_targets(operation, targets, batch)
+    _, batch = check(operation, (*given, result))
+    return _of_rows(result, batch), read_targets(operation, targets, batch)
 
 
 # -- posteriors ------------------------------------------------------------------------------------
 
 
 def _posteriors(
-    operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+    operation: str, given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
 ) -> list[Tensor]:
     """P(symbol | target), (B, width) for each of the given distributions."""
-    if isinstance(made.provenance, TensorProvenance):
-        logs, shares = _shares(operation, given, made, wanted)
-        every = [_combined(d, made.batch, logs, h) for d, h in zip(given, shares, strict=True)]
+    if isinstance(result.provenance, TensorProvenance):
+        logs, shares = _shares(operation, given, result, wanted)
+        every = [_combined(d, result.batch, logs, h) for d, h in zip(given, shares, strict=True)]
     else:
-        every = _quotients(given, made, wanted)
-    return [_as_precise(probs, d, made) for probs, d in zip(every, given, strict=True)]
+        every = _quotients(given, result, wanted)
+    return [_as_precise(probs, d, result) for probs, d in zip(every, given, strict=True)]
 
 
 def _as_precise(probs: Tensor, *operands: Tagged) -> Tensor:
@@ -161,15 +161,15 @@ def _as_precise(probs: Tensor, *operands: Tagged) -> Tensor:
     return probs.to(functools.reduce(torch.promote_types, dtypes)) if dtypes else probs
 
 
-def _quotients(given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]) -> list[Tensor]:
+def _quotients(given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]) -> list[Tensor]:
     """The same by the tags of the symbol and the target together."""
-    algebra = made.provenance
-    target = _target(made, wanted)
+    algebra = result.provenance
+    target = _target(result, wanted)
     whole = algebra.probs(target).view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero
     results = []
     for one in given:
-        d = _of_rows(one, made.batch)
+        d = _of_rows(one, result.batch)
         address = RowAddress(d.width)
         every = address.every(d.batch).reshape(-1)
         row = np.repeat(np.arange(d.batch), d.width)
@@ -180,13 +180,13 @@ def _quotients(given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]) -> 
     return results
 
 
-def _target(made: Tagged, wanted: Sequence[Any]) -> Tags:
+def _target(result: Tagged, wanted: Sequence[Any]) -> Tags:
     """The tag of each row's target, one symbol per row, flattened."""
-    places = target_places(made, wanted)
-    flat = _flat(made)
-    every = np.arange(made.batch)
-    at = RowAddress(made.width).at(every, places)
-    return made.provenance.select(flat, Index(np.where(places < 0, -1, at)))
+    places = target_places(result, wanted)
+    flat = _flat(result)
+    every = np.arange(result.batch)
+    at = RowAddress(result.width).at(every, places)
+    return result.provenance.select(flat, Index(np.where(places < 0, -1, at)))
 
 
 def _flat(d: Tagged, like: Tags | None = None) -> Tags:
@@ -204,14 +204,14 @@ def _of_rows(d: Tagged, batch: int) -> Tagged:
 
 
 def _shares(
-    operation: str, given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+    operation: str, given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
 ) -> tuple[Tensor, list[Tensor]]:
     """log P(target), (B,), and h = ∂ log P / ∂ log p of each symbol of each input, (B, width)."""
-    logs = log_prob_of(made, operation, wanted, None)
+    logs = log_prob_of(result, operation, wanted, None)
     variables = [_variable(operation, number, d) for number, d in enumerate(given)]
     if not logs.requires_grad:
         raise _not_recorded(operation, "the result")
-    alone = [d.batch == 1 < made.batch for d in given]
+    alone = [d.batch == 1 < result.batch for d in given]
     create = torch.is_grad_enabled()
     # Rows that can't be have no shares; at 0 a logarithm would have no second derivatives.
     reached = torch.where(logs > flush(logs.dtype), logs, 0.0)
@@ -222,7 +222,7 @@ def _shares(
     shares = []
     for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
         if gradient is None:
-            shares.append(logs.new_zeros(made.batch, d.width))
+            shares.append(logs.new_zeros(result.batch, d.width))
         elif alone[number]:  # an input of one row: what each row of the result says about it
             rows = [
                 torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
@@ -267,8 +267,8 @@ def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:
     """P(symbol | target) from the target's derivatives; see the module's docstring."""
     rows = _of_rows(d, batch)
     probs = rows.in_rows(rows.provenance.probs(rows.tags_like()))
-    found = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
-    return torch.where((logs > flush(logs.dtype))[:, None], found, 0.0)
+    posterior = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
+    return torch.where((logs > flush(logs.dtype))[:, None], posterior, 0.0)
 
 
 def _of_groups(d: Tagged, share: Tensor) -> Tensor:
@@ -286,15 +286,15 @@ def _of_groups(d: Tagged, share: Tensor) -> Tensor:
 
 
 def _by_gradients(
-    given: Sequence[Tagged], made: Tagged, wanted: Sequence[Any]
+    given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """The facts of the one product that `viterbi` found to be the largest."""
     with torch.enable_grad():
-        logs, shares = _shares("most_likely", given, made, wanted)
+        logs, shares = _shares("most_likely", given, result, wanted)
     possible = (logs > flush(logs.dtype)).cpu().numpy()
     holds = []
     for d, shared in zip(given, shares, strict=True):
-        rows = _of_rows(d, made.batch)
+        rows = _of_rows(d, result.batch)
         share = shared.detach().cpu().numpy()
         probs = rows.in_rows(rows.provenance.probs(rows.tags_like())).detach().cpu().numpy()
         whole = np.isclose(share, np.round(share), atol=1e-4) | (share < 0)

@@ -26,11 +26,11 @@ def expectation(d: Tagged, value: Callable[[Any], float] | None) -> Tensor:
             raise InputError(f"expected: value must be a function, got {shorten(value)}.")
         check_arity("expected", "value", value, 1)
     table = torch.zeros(d.batch, d.width, dtype=torch.float64)
-    known: dict[Any, float] = {}
+    values: dict[Any, float] = {}
     for row, place, symbol in _each_symbol(d):
-        if symbol not in known:
-            known[symbol] = _number(symbol, value)
-        table[row, place] = known[symbol]
+        if symbol not in values:
+            values[symbol] = _number(symbol, value)
+        table[row, place] = values[symbol]
     return (probs * table.to(probs.device, probs.dtype)).sum(1)
 
 

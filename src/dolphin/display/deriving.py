@@ -83,10 +83,10 @@ class _Replay:
 
     def follows(self, number: int) -> _Symbols:
         """The symbols of a step's result that follow from the facts."""
-        known = self._known.get(number)
-        if known is None:
-            known = self._known[number] = self._made(self.records[number])
-        return known
+        symbols = self._known.get(number)
+        if symbols is None:
+            symbols = self._known[number] = self._made(self.records[number])
+        return symbols
 
     def _made(self, record: Record) -> _Symbols:
         d = record.result
@@ -113,14 +113,14 @@ class _Replay:
         members = self._members(record.result)
         operands = [self.follows(source) for source in record.sources]
         for nodes in itertools.islice(_combinations(record.task, operands), _COMBINATIONS):
-            made = _called(record, [node.tree.symbol for node in nodes])
+            result = _called(record, [node.tree.symbol for node in nodes])
             parts = tuple(node.tree for node in nodes)
             size = 1 + sum(node.size for node in nodes)
-            if not isinstance(made, Weighted):
-                if made is not _NOTHING and members.index_of(made) >= 0:
-                    yield canonical(made), _Node(Derivation(made, record.title, parts), size)
+            if not isinstance(result, Weighted):
+                if result is not _NOTHING and members.index_of(result) >= 0:
+                    yield canonical(result), _Node(Derivation(result, record.title, parts), size)
                 continue
-            for outcome in made.outcomes:  # chance: an outcome that is a fact of the proof
+            for outcome in result.outcomes:  # chance: an outcome that is a fact of the proof
                 facts = self._proof_among_facts(record.result, outcome, members)
                 chance = tuple(f for f in facts or () if not f.source)
                 if chance:
@@ -129,10 +129,10 @@ class _Replay:
 
     def _not_taken_apart(self, record: Record) -> _Symbols:
         """The symbols that have a proof among the facts, with these facts below them."""
-        found: _Symbols = {}
+        symbols: _Symbols = {}
         d, members = record.result, self._members(record.result)
         if d.certain:
-            return found
+            return symbols
         if d.groups is not None:  # an input, which may have many symbols
             likely: Iterable[Any] = [fact.symbol for fact in self.facts.values()]
         else:
@@ -143,8 +143,8 @@ class _Replay:
                 continue
             alone = facts[0] if record.operation == "input" and len(facts) == 1 else None
             tree = alone or Derivation(symbol, record.title, facts)
-            found[canonical(symbol)] = _Node(tree, 1 + len(facts) * (alone is None))
-        return found
+            symbols[canonical(symbol)] = _Node(tree, 1 + len(facts) * (alone is None))
+        return symbols
 
     def _proof_among_facts(
         self, d: Tagged, symbol: Any, members: Symbols
@@ -204,10 +204,10 @@ def _combinations(task: Task | None, operands: Sequence[_Symbols]) -> Iterator[t
         yield from itertools.product(first, *(side.get(key, []) for side in sides[1:]))
 
 
-def _smallest(found: Iterable[tuple[Any, _Node]]) -> _Symbols:
+def _smallest(derivations: Iterable[tuple[Any, _Node]]) -> _Symbols:
     """The smallest of several derivations of each symbol."""
     kept: _Symbols = {}
-    for symbol, node in found:
+    for symbol, node in derivations:
         if symbol not in kept or node.size < kept[symbol].size:
             kept[symbol] = node
     return kept

@@ -173,14 +173,14 @@ class _Recorder(Profile):
 
     def number(self, d: Tagged, name: str = "") -> int:
         """The step whose result a distribution is; an input if there is none."""
-        found = self._numbers.get(id(d))
-        if found is None and d.made is not None:
-            found = self._numbers.get(id(d.made))
-        if found is None:
+        step = self._numbers.get(id(d))
+        if step is None and d.made is not None:
+            step = self._numbers.get(id(d.made))
+        if step is None:
             self.steps.append(Step("input", name, (), d.width, 0, _shown(d)))
-            found = len(self.steps) - 1
+            step = len(self.steps) - 1
             self._remember(d, Record("input", name, (), d))
-        return found
+        return step
 
     def _remember(self, d: Tagged, record: Record) -> None:
         step = len(self.steps) - 1

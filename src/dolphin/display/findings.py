@@ -62,8 +62,8 @@ class Diagnosis:
         notes = []
         if self.bounds is not None and self.bounds[1].any():
             low, high = (f"{bound.mean().item():.3g}" for bound in self.bounds)
-            known = low if low == high else f"between {low} and {high}"
-            notes.append(f"the target's probability, on average: {known}")
+            shown = low if low == high else f"between {low} and {high}"
+            notes.append(f"the target's probability, on average: {shown}")
         if 0 < self.fixed[0] < self.fixed[1]:
             notes.append(
                 f"{self.fixed[0]} of {self.fixed[1]} inputs require no gradient (a frozen network, "

@@ -99,10 +99,10 @@ class Deferred:
         steps, at = [], self
         while True:
             steps.append((at.lists, at.other))
-            known = at.before.made
-            if not isinstance(known, Deferred):
-                return known, steps[::-1]
-            at = known
+            before = at.before.made
+            if not isinstance(before, Deferred):
+                return before, steps[::-1]
+            at = before
 
     def read(self, wanted: np.ndarray) -> Tensor | None:
         """Log-probabilities of one symbol per row; None if all tags may as well be computed."""

@@ -88,12 +88,12 @@ def _where(
 ) -> tuple[torch.device, torch.dtype]:
     """The device and the precision of the result."""
     used = [tensors[t] for t in np.unique(draws.terms[:, 1]).astype(int).tolist()]
-    known = [provenance.describe(tags) for tags in operands]
-    dtypes = [info.dtype for info in known] + [t.dtype for t in used]
+    described = [provenance.describe(tags) for tags in operands]
+    dtypes = [info.dtype for info in described] + [t.dtype for t in used]
     if not dtypes:  # undecided: the most precise, until there are inputs or the result is read
         return torch.device("cpu"), torch.float64
     widest = torch.float64 if torch.float64 in dtypes else torch.float32
-    return (known[0].device if known else used[0].device), widest
+    return (described[0].device if described else used[0].device), widest
 
 
 def _facts(draws: Draws, weights: Tensor, rows: int) -> Facts:
@@ -123,12 +123,12 @@ def _weights(
     draws: Draws, tensors: Sequence[Tensor], device: torch.device, dtype: torch.dtype
 ) -> Tensor:
     """The current weight of every column."""
-    known = draws.prepared.get((device, dtype))
-    if known is None:
+    prepared = draws.prepared.get((device, dtype))
+    if prepared is None:
         constants = to_device(draws.constants, device).to(dtype)
-        known = constants, _entries(draws, tensors, device, dtype)
-        draws.prepared[(device, dtype)] = known
-    constants, entries = known
+        prepared = constants, _entries(draws, tensors, device, dtype)
+        draws.prepared[(device, dtype)] = prepared
+    constants, entries = prepared
     if not entries.sources:
         return constants
     flat = [tensors[source].reshape(-1).to(device, dtype) for source in entries.sources]
@@ -220,21 +220,21 @@ class Rounds:
         self, draws: Draws, site: Hashable, make: Callable[[Draws], Tags], provenance: Provenance
     ) -> Tags:
         """The tags of draws; combinations of earlier rounds keep theirs."""
-        known: _Site = self._site(site, _Site)
+        earlier: _Site = self._site(site, _Site)
         arguments = draws.labels.arguments
-        new = [c for c, combination in enumerate(arguments) if combination not in known.start]
+        new = [c for c, combination in enumerate(arguments) if combination not in earlier.start]
         if new:
             some = draws.of(new)
-            known.parts.append(make(some))
+            earlier.parts.append(make(some))
             for c, group in zip(new, some.groups, strict=True):
-                known.start[arguments[c]] = known.columns + group[0]
-            known.columns += len(some)
+                earlier.start[arguments[c]] = earlier.columns + group[0]
+            earlier.columns += len(some)
         places = [
-            known.start[combination] + within
+            earlier.start[combination] + within
             for combination, group in zip(arguments, draws.groups, strict=True)
             for within in range(len(group))
         ]
-        joined = known.parts[0] if len(known.parts) == 1 else provenance.concat(known.parts)
+        joined = earlier.parts[0] if len(earlier.parts) == 1 else provenance.concat(earlier.parts)
         return provenance.select(joined, Index(np.array(places, dtype=np.int64)))
 
 

@@ -64,41 +64,43 @@ class Watch(TorchFunctionMode):
 
     def weight(self, entry: Tensor) -> Weight | None:
         """Where an entry comes from: its place, or a linear combination of places."""
-        known = self._known.get(id(entry))
-        if isinstance(known, _Combination):
-            return known.weight
-        if known is None or known.places.dim() != 0:
+        origin = self._known.get(id(entry))
+        if isinstance(origin, _Combination):
+            return origin.weight
+        if origin is None or origin.places.dim() != 0:
             return None
         with torch._C.DisableTorchFunction():
-            return Weight(0.0, (Term(known.source, int(known.places), 1.0),))
+            return Weight(0.0, (Term(origin.source, int(origin.places), 1.0),))
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        made = func(*args, **kwargs)
+        output = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name in _SHAPES or any(func == read for read in _READ):
-            return made
-        if not (self._moved(name, func, args, kwargs, made) or self._combined(name, args, made)):
+            return output
+        if not (
+            self._moved(name, func, args, kwargs, output) or self._combined(name, args, output)
+        ):
             self.looked = True
-        return made
+        return output
 
-    def _moved(self, name: str, func: Any, args: Any, kwargs: Any, made: Any) -> bool:
+    def _moved(self, name: str, func: Any, args: Any, kwargs: Any, output: Any) -> bool:
         """Record where moved entries come from."""
-        known = self._known.get(id(args[0])) if args else None
-        if name not in _MOVES or not isinstance(known, _Entries) or _has_tensor(args[1:]):
+        origin = self._known.get(id(args[0])) if args else None
+        if name not in _MOVES or not isinstance(origin, _Entries) or _has_tensor(args[1:]):
             return False
-        places = func(known.places, *args[1:], **kwargs)
-        results = made if isinstance(made, (tuple, list)) else [made]
+        places = func(origin.places, *args[1:], **kwargs)
+        results = output if isinstance(output, (tuple, list)) else [output]
         moved = places if isinstance(places, (tuple, list)) else [places]
         for result, place in zip(results, moved, strict=True):
-            self._known[id(result)] = _Entries(result, known.source, place)
+            self._known[id(result)] = _Entries(result, origin.source, place)
         return True
 
-    def _combined(self, name: str, args: Any, made: Any) -> bool:
+    def _combined(self, name: str, args: Any, output: Any) -> bool:
         """Record a linear combination of single entries."""
-        if not isinstance(made, Tensor) or made.dim() != 0 or not 1 <= len(args) <= 2:
+        if not isinstance(output, Tensor) or output.dim() != 0 or not 1 <= len(args) <= 2:
             return False
         operands = [self._operand(arg) for arg in args]
         if any(operand is None for operand in operands):
@@ -106,7 +108,7 @@ class Watch(TorchFunctionMode):
         weight = _combination(name, [operand for operand in operands if operand is not None])
         if weight is None:
             return False
-        self._known[id(made)] = _Combination(made, weight)
+        self._known[id(output)] = _Combination(output, weight)
         return True
 
     def _operand(self, value: Any) -> Weight | None:

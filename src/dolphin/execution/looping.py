@@ -42,25 +42,25 @@ class _Shape(NamedTuple):
     state: int  # which operand of that the state is
 
     @classmethod
-    def of(cls, made: Round, parts: Sequence[Tagged]) -> _Shape | None:
+    def of(cls, current: Round, parts: Sequence[Tagged]) -> _Shape | None:
         """The shape of a round; None if it is another one."""
         outside = {id(part.made): place for place, part in enumerate(parts)}
-        state, growth = made.before.made, made.growth
+        state, growth = current.before.made, current.growth
         if growth is None or id(state) in outside:
             return None
         union, grown = growth
-        known = union.operands[:-1]
-        keeps = bool(known) and known[-1] is state
-        constants = [outside.get(id(each)) for each in (known[:-1] if keeps else known)]
+        others = union.operands[:-1]
+        keeps = bool(others) and others[-1] is state
+        constants = [outside.get(id(each)) for each in (others[:-1] if keeps else others)]
         at = next((at for at, each in enumerate(grown.operands) if each is state), None)
         other = None if at is None else outside.get(id(grown.operands[1 - at]))
         if at is None or other is None or None in constants:
             return None
         return cls(tuple(place for place in constants if place is not None), keeps, other, at)
 
-    def fits(self, made: Round, parts: Sequence[Tagged]) -> bool:
+    def fits(self, current: Round, parts: Sequence[Tagged]) -> bool:
         """Whether another round, over fewer symbols, has this shape."""
-        state, growth = made.before.made, made.growth
+        state, growth = current.before.made, current.growth
         if growth is None:
             return False
         union, grown = growth
@@ -82,15 +82,15 @@ class _Lists(NamedTuple):
     constant_of: np.ndarray  # and the symbols that they belong to
 
     @classmethod
-    def of(cls, made: Round, shape: _Shape, parts: Sequence[Tagged]) -> _Lists | None:
-        if made.growth is None:
+    def of(cls, current: Round, shape: _Shape, parts: Sequence[Tagged]) -> _Lists | None:
+        if current.growth is None:
             return None
-        whole, lists = (each.lists for each in made.growth)
+        whole, lists = (each.lists for each in current.growth)
         if not isinstance(whole, Contraction) or not isinstance(lists, Contraction):
             return None
         (places,), symbols = whole.indices, whole.group_of
         fixed = sum(parts[place].width for place in shape.constants)
-        start = fixed + (made.before.width if shape.keeps else 0)
+        start = fixed + (current.before.width if shape.keeps else 0)
         kept = (places >= fixed) & (places < start)
         if not np.array_equal(places[kept] - fixed, symbols[kept]):
             return None
@@ -104,9 +104,9 @@ class _Lists(NamedTuple):
         early = places < fixed
         return cls(sources, others, group_of, places[early], symbols[early])
 
-    def within(self, known: int) -> tuple[np.ndarray, ...]:
+    def within(self, count: int) -> tuple[np.ndarray, ...]:
         """The same where only the first symbols are known."""
-        here = self.sources < known
+        here = self.sources < count
         return (self.sources[here], self.others[here], self.group_of[here], *self[3:])
 
 

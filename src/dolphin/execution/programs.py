@@ -43,10 +43,10 @@ class Choices:
     def rows_with(self, number: int) -> np.ndarray | None:
         if not self._per_row:
             return None
-        known = self._with.get(number)
-        if known is None:
-            known = self._with[number] = (self._numbers == number).any(1)
-        return known
+        rows = self._with.get(number)
+        if rows is None:
+            rows = self._with[number] = (self._numbers == number).any(1)
+        return rows
 
     @property
     def in_order(self) -> bool:
@@ -54,8 +54,8 @@ class Choices:
         if not self._per_row or not self._all:
             return True
         sorting = np.argsort(self._all)
-        found = np.searchsorted(np.array(self._all)[sorting], self._numbers)
-        ranks = sorting[found.clip(max=len(sorting) - 1)]
+        at = np.searchsorted(np.array(self._all)[sorting], self._numbers)
+        ranks = sorting[at.clip(max=len(sorting) - 1)]
         ranks[self._numbers == ABSENT] = len(sorting)  # after the last symbol of a row
         return bool((np.diff(ranks) >= 0).all())
 
@@ -88,25 +88,25 @@ class ProgramPlan:
 _NOT_ASKED = -1
 
 
-def _table_of(found: Sequence[Leaf], asked: Sequence[int]) -> np.ndarray:
+def _table_of(executions: Sequence[Leaf], asked: Sequence[int]) -> np.ndarray:
     """(executions, distributions) numbers of the symbols chosen."""
-    rows = [[leaf.choices.get(number, _NOT_ASKED) for number in asked] for leaf in found]
-    return np.array(rows, dtype=np.int64).reshape(len(found), len(asked))
+    rows = [[leaf.choices.get(number, _NOT_ASKED) for number in asked] for leaf in executions]
+    return np.array(rows, dtype=np.int64).reshape(len(executions), len(asked))
 
 
-def asked_by(found: Sequence[Leaf]) -> tuple[int, ...]:
+def asked_by(executions: Sequence[Leaf]) -> tuple[int, ...]:
     """The distributions that executions ask for, by first appearance."""
-    return tuple(dict.fromkeys(number for leaf in found for number in leaf.choices))
+    return tuple(dict.fromkeys(number for leaf in executions for number in leaf.choices))
 
 
 def _draws_of(
-    name: str, table: SymbolTable, found: Sequence[Leaf]
+    name: str, table: SymbolTable, executions: Sequence[Leaf]
 ) -> tuple[list[Draws], list[np.ndarray]]:
     """The draws of executions, level by level, and which column each execution drew."""
-    depth = max((len(leaf.draws) for leaf in found), default=0)
+    depth = max((len(leaf.draws) for leaf in executions), default=0)
     every, columns = [], []
     for level in range(depth):
-        own = [leaf for leaf in found if len(leaf.draws) > level]
+        own = [leaf for leaf in executions if len(leaf.draws) > level]
         start: dict[int, int] = {}
         nodes: list[Node] = []
         paths: list[tuple[object, ...]] = []
@@ -125,14 +125,14 @@ def _draws_of(
             tuple(table.symbols[n] for chance in chances for n in chance.outcomes),
             tuple(c for c, chance in enumerate(chances) for _ in chance.outcomes),
         )
-        every.append(Draws(chances, labels, mixed=len(own) < len(found)))
+        every.append(Draws(chances, labels, mixed=len(own) < len(executions)))
         columns.append(
             np.array(
                 [
                     start[id(leaf.draws[level][0])] + leaf.draws[level][1]
                     if len(leaf.draws) > level
                     else width
-                    for leaf in found
+                    for leaf in executions
                 ],
                 dtype=np.int64,
             )
@@ -151,14 +151,14 @@ def _path_to(leaf: Leaf, level: int) -> tuple[object, ...]:
 
 
 def shared_plan(
-    name: str, table: SymbolTable, found: Sequence[Leaf], known: Sequence[Choices]
+    name: str, table: SymbolTable, executions: Sequence[Leaf], choices: Sequence[Choices]
 ) -> ProgramPlan:
     """The plan of executions over symbols that all rows share."""
-    asked = asked_by(found)
-    chosen = _table_of(found, asked)
-    results = np.array([leaf.result for leaf in found], dtype=np.int64)
-    every, columns = _draws_of(name, table, found)
-    given = [known[number] for number in asked]
+    asked = asked_by(executions)
+    chosen = _table_of(executions, asked)
+    results = np.array([leaf.result for leaf in executions], dtype=np.int64)
+    every, columns = _draws_of(name, table, executions)
+    given = [choices[number] for number in asked]
     skipped = left_out(given[0].tagged.provenance, [c.tagged for c in given]) if given else []
     sizes = [c.tagged.width for c in given]
     places = [
@@ -232,21 +232,21 @@ def with_draws(
 
 
 def _order_of_rows(
-    row: np.ndarray, execution: np.ndarray, found: Sequence[Leaf], known: Sequence[Choices]
+    row: np.ndarray, execution: np.ndarray, executions: Sequence[Leaf], choices: Sequence[Choices]
 ) -> np.ndarray:
     """The order of executions in rows, by the order that symbols have in the row itself.
 
     Of equal executions the first is preferred, so which one that is must not depend on other rows.
     """
-    depth = max((len(leaf.path) for leaf in found), default=0)
-    steps = np.full((len(found), depth, 2), -1, dtype=np.int64)
-    for number, leaf in enumerate(found):
+    depth = max((len(leaf.path) for leaf in executions), default=0)
+    steps = np.full((len(executions), depth, 2), -1, dtype=np.int64)
+    for number, leaf in enumerate(executions):
         steps[number, : len(leaf.path)] = _steps(leaf)
     keys = []
     for asked, place in steps[execution].transpose(1, 2, 0):
         for number in set(asked[asked >= 0].tolist()):
             own = asked == number
-            place[own] = known[number].places_in(row[own], place[own])
+            place[own] = choices[number].places_in(row[own], place[own])
         keys.append(place)
     return np.lexsort((*reversed(keys), row))
 
@@ -262,26 +262,26 @@ def _steps(leaf: Leaf) -> list[tuple[int, int]]:
 def run_rows(
     name: str,
     table: SymbolTable,
-    found: Sequence[Leaf],
-    known: Sequence[Choices],
+    executions: Sequence[Leaf],
+    choices: Sequence[Choices],
     tensors: Sequence[Tensor],
     outcome: Outcome,
     site: Hashable,
 ) -> Tagged:
     """The executions of every row, in per-row layout."""
-    asked = asked_by(found)
-    chosen = _table_of(found, asked)
+    asked = asked_by(executions)
+    chosen = _table_of(executions, asked)
     batch, provenance = outcome.batch, outcome.provenance
-    every, columns = _draws_of(name, table, found)
-    alive = np.ones((len(found), batch), dtype=bool)
-    for number, leaf in enumerate(found):
+    every, columns = _draws_of(name, table, executions)
+    alive = np.ones((len(executions), batch), dtype=bool)
+    for number, leaf in enumerate(executions):
         if leaf.alive is not None:
             alive[number] = leaf.alive
     row, execution = np.nonzero(alive.T)
-    if not all(known[number].in_order for number in asked):
-        order = _order_of_rows(row, execution, found, known)
+    if not all(choices[number].in_order for number in asked):
+        order = _order_of_rows(row, execution, executions, choices)
         row, execution = row[order], execution[order]
-    operands = agreed([known[number].tagged for number in asked])
+    operands = agreed([choices[number].tagged for number in asked])
     skipped = left_out(provenance, operands)
     like = like_of(operands)
     tags, indices = [], []
@@ -290,7 +290,7 @@ def run_rows(
             continue
         own, address = d.flat_tags(like)
         number = chosen[execution, i]
-        place = address.at(row, known[asked[i]].places_in(row, number))
+        place = address.at(row, choices[asked[i]].places_in(row, number))
         missing = number == _NOT_ASKED
         if missing.any():  # **1**, one per row
             rows = batch if address.per_row else 1
@@ -302,7 +302,7 @@ def run_rows(
     for draws, column in zip(every, columns, strict=True):
         width = RowAddress(len(draws) + draws.mixed, per_row=apart)
         indices.append(width.at(row, column[execution]))
-    results = np.array([leaf.result for leaf in found], dtype=np.int64)[execution]
+    results = np.array([leaf.result for leaf in executions], dtype=np.int64)[execution]
     plan = group_rows(table, results, row, batch, indices)
     tags, constant = with_draws(every, tags, tensors, outcome, site, flat=True)
     return outcome.tagged(plan.domain, run(plan, tags, provenance), constant)

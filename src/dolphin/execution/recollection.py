@@ -41,8 +41,8 @@ def slots(parts: list[Tagged]) -> Slot:
         if not isinstance(value, Holder):
             return None
         own = tagged_of(value)
-        for place, known in enumerate(parts):
-            if known is own:
+        for place, part in enumerate(parts):
+            if part is own:
                 return ("distribution", place)
         parts.append(own)
         return ("distribution", len(parts) - 1)
@@ -73,16 +73,16 @@ class Recollection:
 
     @property
     def outcome(self) -> Tagged | None:
-        known = None if self._key is None else _known.get(self._key)
-        if known is None:
+        remembered = None if self._key is None else _known.get(self._key)
+        if remembered is None:
             return None
         return Tagged(
-            known.domain,
-            known.tags(self._facts),
+            remembered.domain,
+            remembered.tags(self._facts),
             self._provenance,
-            known.batch,
-            exclusive=known.exclusive,
-            constant=known.constant,
+            remembered.batch,
+            exclusive=remembered.exclusive,
+            constant=remembered.constant,
         )
 
     def keep(self, outcome: Tagged) -> None:
@@ -93,10 +93,10 @@ class Recollection:
             return
         tags = self._provenance.of_other_facts(outcome.made, self._facts)
         if tags is not None:
-            made = _Outcome(
+            kept = _Outcome(
                 outcome.domain, tags, outcome.batch, outcome.exclusive, outcome.constant
             )
-            _known.put(self._key, made)
+            _known.put(self._key, kept)
 
 
 def is_plain(d: Tagged) -> bool:

@@ -36,9 +36,9 @@ def applied(arguments: Sequence[Any], where: Any, cache: bool) -> Tagged:
     """`apply(d1, ..., dK, f)`."""
     around = surroundings()
     if around is not PLAIN and where is None:
-        known = recalled(around, "apply", arguments, cache)
-        if known is not None:
-            return known
+        result = recalled(around, "apply", arguments, cache)
+        if result is not None:
+            return result
     given, (function,) = split("apply", arguments, 1)
     return combine(Task("apply", function, cache=cache), given, where)
 
@@ -49,9 +49,9 @@ def applied_if(
     """`apply_if(d1, ..., dK, f, cond)`, or with keys to join on."""
     around = surroundings()
     if around is not PLAIN and where is None and on is None:
-        known = recalled(around, "apply_if", arguments, cache)
-        if known is not None:
-            return known
+        result = recalled(around, "apply_if", arguments, cache)
+        if result is not None:
+            return result
     functions = [a for a in arguments if not isinstance(a, Holder)]
     wanted = 1 if on is not None and len(functions) == 1 else 2
     given, functions = split("apply_if", arguments, wanted)
@@ -76,9 +76,9 @@ def filtered(distribution: Any, predicate: Any, cache: bool) -> Tagged:
     """`filter(d, predicate)`."""
     around = surroundings()
     if around is not PLAIN:
-        known = recalled(around, "filter", (distribution, predicate), cache)
-        if known is not None:
-            return known
+        result = recalled(around, "filter", (distribution, predicate), cache)
+        if result is not None:
+            return result
     given, (function,) = split("filter", (distribution, predicate), 1)
     return combine(Task("filter", _itself, function, cache=cache), given, None)
 

@@ -64,8 +64,8 @@ class Tagged:
         self.groups = groups
 
     def __reduce__(self) -> Any:  # deferred tags are computed: their context can't be pickled
-        known = (self.domain, self.tags, self.provenance, self.batch)
-        return _restored, (*known, self.exclusive, self.constant)
+        state = (self.domain, self.tags, self.provenance, self.batch)
+        return _restored, (*state, self.exclusive, self.constant)
 
     def replaced(self, domain: Domain, made: Tags | None, batch: int | None = None) -> Tagged:
         """Some of these symbols or rows, with the same properties."""
@@ -121,8 +121,8 @@ class Tagged:
             made = made.other
         if made is None:
             return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
-        known = self.provenance.describe(made)
-        return known._replace(dtype=torch.get_default_dtype()) if self.constant else known
+        described = self.provenance.describe(made)
+        return described._replace(dtype=torch.get_default_dtype()) if self.constant else described
 
     def tags_like(self, like: Tags | None = None) -> Tags:
         """The tags; certain ones are created now, on the device and in the precision of `like`."""

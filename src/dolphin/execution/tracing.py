@@ -91,8 +91,8 @@ def run_steps(algebra: Provenance, steps: Sequence[Step], tags: list[Any]) -> No
         if method == "repeat":
             tags.append(arguments[0].run(algebra, tags))
         else:
-            made = getattr(algebra, method)(*(_known(a, tags) for a in arguments))
-            tags.append(made)
+            result = getattr(algebra, method)(*(_known(a, tags) for a in arguments))
+            tags.append(result)
 
 
 def _known(argument: Any, tags: Sequence[Any]) -> Any:
@@ -136,8 +136,8 @@ class Notes(Provenance):
         self.steps.append((method, arguments))
         self.known += 1
         if self.shadows:
-            made = getattr(self.algebra, method)(*(_known(a, self.shadows) for a in arguments))
-            self.shadows.append(made)
+            shadow = getattr(self.algebra, method)(*(_known(a, self.shadows) for a in arguments))
+            self.shadows.append(shadow)
         return Noted(self.known - 1)
 
     def from_facts(self, facts: Facts) -> Noted:
@@ -207,11 +207,11 @@ class Notes(Provenance):
         """A fixpoint whose end depends on numbers: a loop, once there are no new symbols."""
         old = start
         for _ in range(max_iterations):
-            steps, known = len(self.steps), self.known
+            steps, count = len(self.steps), self.known
             new = step(old)
             if set(new.domain.members) == set(old.domain.members):
                 del self.steps[steps:]
-                self.known = known
+                self.known = count
                 return self._loop(step, old, max_iterations)
             old = new
         raise FixpointError(

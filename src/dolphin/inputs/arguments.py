@@ -68,14 +68,14 @@ def items(operation: str, what: str, values: Iterable[Any], remedy: str = "") ->
     try:
         if hasattr(values, "__len__"):
             return tuple(values)
-        found = tuple(itertools.islice(values, _MOST_ITEMS + 1))
+        members = tuple(itertools.islice(values, _MOST_ITEMS + 1))
     except TypeError:
         hint = f" {remedy}" if remedy else ""
         raise InputError(
             f"{operation}: {what} must be a list, got {shorten(values)}.{hint}"
         ) from None
-    if len(found) > _MOST_ITEMS:
+    if len(members) > _MOST_ITEMS:
         raise SizeError(
             f"{operation}: {what} are more than {_MOST_ITEMS:,}; the iterator may never end."
         )
-    return found
+    return members

@@ -42,7 +42,7 @@ class Answered:
 
 def parsed(
     operation: str,
-    found: Sequence[Found],
+    answers: Sequence[Found],
     text: Callable[[Sequence[int]], str],
     parse: Callable[[str], Any] | None,
 ) -> Answered:
@@ -50,7 +50,7 @@ def parsed(
     kept: list[Found] = []
     places: list[int] = []
     symbols: dict[Any, int] = {}
-    for answer in sorted(found, key=lambda answer: -answer.log_prob):
+    for answer in sorted(answers, key=lambda answer: -answer.log_prob):
         symbol = _symbol(operation, text(answer.tokens), parse)
         if symbol is OTHER:
             continue

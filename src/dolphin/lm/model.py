@@ -222,25 +222,26 @@ class LanguageModel:
         progress = None if pattern is None else self._vocabulary.start(operation, pattern)
         with torch.no_grad():
             reading = self._reading(tokens, k * max_new_tokens)
-            found = search(reading, strategy, self._codec.ends, max_new_tokens, progress)
-        answered = [answering.parsed(operation, own, self._codec.text, parse) for own in found]
+            sequences = search(reading, strategy, self._codec.ends, max_new_tokens, progress)
+        answered = [answering.parsed(operation, own, self._codec.text, parse) for own in sequences]
         logs = self._found_again(operation, tokens, [own.found for own in answered])
         pairs = [own.distribution(log) for own, log in zip(answered, logs, strict=True)]
         return Distribution.from_rows(pairs, log_probs=True, provenance=provenance)
 
     def _found_again(
-        self, operation: str, prompts: list[list[int]], found: list[list[Found]]
+        self, operation: str, prompts: list[list[int]], sequences: list[list[Found]]
     ) -> list[Tensor]:
         """The log-probabilities of the answers found, with gradients if they are enabled."""
         trained = any(parameter.requires_grad for parameter in self.model.parameters())
-        if not (trained and torch.is_grad_enabled() and any(found)):
+        if not (trained and torch.is_grad_enabled() and any(sequences)):
             device, computes_in = placement(self.model)
             dtype = torch.float64 if computes_in == torch.float64 else torch.float32
             return [
-                torch.tensor([f.log_prob for f in own], device=device, dtype=dtype) for own in found
+                torch.tensor([f.log_prob for f in own], device=device, dtype=dtype)
+                for own in sequences
             ]
-        logs = self._score(operation, prompts, [[list(f.tokens) for f in own] for own in found])
-        return [log[: len(own)] for own, log in zip(found, logs, strict=True)]
+        logs = self._score(operation, prompts, [[list(f.tokens) for f in own] for own in sequences])
+        return [log[: len(own)] for own, log in zip(sequences, logs, strict=True)]
 
     # -- the model ---------------------------------------------------------------------------------
 

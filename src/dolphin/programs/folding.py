@@ -92,8 +92,8 @@ def _folded(each: list[Distribution[Any]], step: Function, free: bool) -> Distri
 
 def _folds_freely(provenance: Provenance, given: Sequence[Tagged], exclusive: bool) -> bool:
     if any(isinstance(d, Pending) for d in given):  # only algebras of numbers needn't read tags
-        known = isinstance(provenance, TensorProvenance)
-        return known and provenance.folds_freely([None] * len(given), exclusive)
+        plain = isinstance(provenance, TensorProvenance)
+        return plain and provenance.folds_freely([None] * len(given), exclusive)
     return provenance.folds_freely([d.tags for d in given], exclusive)
 
 

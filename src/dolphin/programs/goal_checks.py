@@ -70,7 +70,7 @@ def check_keys(step: Step, start: Distribution[S], key: Callable[[S], Any]) -> N
 
         bits = range(min(_BITS, len(number).bit_length()))
         tries = (with_bit(bit, value) for bit, value in itertools.product(bits, (0, 1)))
-        return next((found for found in tries if found is not None), None)
+        return next((each for each in tries if each is not None), None)
 
     _once(step, start, key, missed)
 
@@ -92,13 +92,13 @@ def _once(
         return
     try:
         with torch.no_grad():
-            found = missed()
+            miss = missed()
     except DolphinError:  # a function that fails on what is not wanted, or too many combinations
-        found = None
-    if found is not None:
+        miss = None
+    if miss is not None:
         raise InputError(
-            f"fixpoint: goal= leaves out what it needs: step derives {shorten(found.wanted)} with "
-            f"the help of {shorten(found.source)}; the goal wants the first but drops the second. "
+            f"fixpoint: goal= leaves out what it needs: step derives {shorten(miss.wanted)} with "
+            f"the help of {shorten(miss.source)}; the goal wants the first but drops the second. "
             "What a wanted symbol is derived from must be wanted, too: change the step (paths to a "
             "vertex must grow at the front), or leave goal= out and filter the result."
         )
@@ -137,9 +137,9 @@ def _more(
     alone: Distribution[Any], together: Distribution[Any], wanted: Callable[[Any], bool]
 ) -> list[Any]:
     """The wanted symbols that are new in `together`, or that have other probabilities there."""
-    known = set(alone.symbols)
+    before = set(alone.symbols)
     asked = [symbol for symbol in together.symbols if wanted(symbol)]
-    new = [symbol for symbol in asked if symbol not in known]
+    new = [symbol for symbol in asked if symbol not in before]
     if new or not asked or isinstance(tagged_of(together), Pending):
         return new
     some = _spread(asked, _COMPARED)

@@ -81,13 +81,13 @@ class Traced(nn.Module):
         if self.evaluate is None:
             tags = [self.provenance.from_facts(each) for each in facts]
             run_steps(self.provenance, self.steps, tags)
-            made = (self.provenance.log_probs if logs else self.provenance.probs)(tags[-1])
+            values = (self.provenance.log_probs if logs else self.provenance.probs)(tags[-1])
         else:
-            made = self.evaluate(facts, logs)
+            values = self.evaluate(facts, logs)
         if logs:
-            made = torch.where(made < IMPOSSIBLE, LOG_OF_ZERO, made)
+            values = torch.where(values < IMPOSSIBLE, LOG_OF_ZERO, values)
         batch = max(self.rows, *(each.rows for each in facts))
-        return made.t().expand(batch, -1)
+        return values.t().expand(batch, -1)
 
     def _checked(self, numbers: Sequence[Tensor]) -> list[Tensor]:
         if len(numbers) != len(self.inputs):

@@ -55,7 +55,7 @@ def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
     """The proof behind a tag, the logarithm of its probability; an empty list if impossible."""
     if tag.item() <= flush(tag.dtype):
         return []
-    found: list[Any] = []
+    proof: list[Any] = []
     weight = 0.0
     marks = _marks_behind(tag.grad_fn)
     for facts, gradient in zip(marks, _gradients(algebra, tag, marks), strict=True):
@@ -65,7 +65,7 @@ def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
             holds = share > 0
             probability = probability if holds else 1.0 - probability
             key = facts.facts.key(column, row)
-            found.append((facts.facts.label(column, row), holds, probability, key))
+            proof.append((facts.facts.label(column, row), holds, probability, key))
             weight += round(share) * math.log(probability) if holds else math.log(probability)
     if not math.isclose(weight, tag.item(), rel_tol=1e-4, abs_tol=1e-4):
         raise UnsupportedError(
@@ -74,7 +74,7 @@ def likeliest_proof(algebra: Any, tag: Tensor) -> list[tuple[float, list[Any]]]:
             "or the negation of more than one fact is part of it. Create all inputs from numbers "
             "that require gradients, or use 'dtkp-am' or 'exact' as their provenance."
         )
-    return [(math.exp(tag.item()), found)]
+    return [(math.exp(tag.item()), proof)]
 
 
 def _gradients(algebra: Any, tag: Tensor, marks: list[Any]) -> list[Tensor]:

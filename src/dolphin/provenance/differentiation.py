@@ -91,11 +91,11 @@ class Formula(torch.autograd.Function):
     def backward(cls, ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         tensors, saved = ctx.saved_tensors[: len(ctx.at)], ctx.saved_tensors[len(ctx.at) :]
         if torch.is_grad_enabled():
-            found = cls._again(ctx, tensors, grad)
+            gradients = cls._again(ctx, tensors, grad)
         else:
-            found = cls.gradients(ctx, saved, grad)
+            gradients = cls.gradients(ctx, saved, grad)
         grads: list[Tensor | None] = [None] * len(ctx.others)
-        for at, each in zip(ctx.at, found, strict=True):
+        for at, each in zip(ctx.at, gradients, strict=True):
             grads[at] = each if ctx.needs_input_grad[at] else None
         return tuple(grads)
 
@@ -108,12 +108,12 @@ class Formula(torch.autograd.Function):
             arguments[at] = tensor.view_as(tensor) if ctx.needs_input_grad[at] else tensor
         needed = [at for at in ctx.at if ctx.needs_input_grad[at]]
         out = cls.formula(*arguments)
-        found: dict[int, Tensor | None] = {}
+        by_place: dict[int, Tensor | None] = {}
         if out.requires_grad:
             inputs = [arguments[at] for at in needed]
             grads = torch.autograd.grad(out, inputs, grad, create_graph=True, allow_unused=True)
-            found = dict(zip(needed, grads, strict=True))
-        return [found.get(at) for at in ctx.at]
+            by_place = dict(zip(needed, grads, strict=True))
+        return [by_place.get(at) for at in ctx.at]
 
 
 def cut_values(node: Any) -> tuple[int, int]:

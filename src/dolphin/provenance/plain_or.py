@@ -77,11 +77,11 @@ class _PlainOr(Formula):
         bucket: BucketTensors,
         step: int,
         either: Any,
-        known: list[tuple[Tensor, ...]],
+        computed: list[tuple[Tensor, ...]],
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         ctx.bucket, ctx.step = bucket, step
-        saved = known.pop()  # only what the backward pass needs stays alive
+        saved = computed.pop()  # only what the backward pass needs stays alive
         return saved[0].log().to(operands[0].dtype), saved
 
     @staticmethod
@@ -102,7 +102,7 @@ class _PlainOr(Formula):
         bucket: BucketTensors,
         step: int,
         either: Any,
-        known: list[tuple[Tensor, ...]],
+        computed: list[tuple[Tensor, ...]],
         *operands: Tensor,
     ) -> Tensor:
         ready = padded(bucket, operands, ZERO)

@@ -128,8 +128,8 @@ def register_provenance(name: str, factory: Callable[..., Provenance]) -> Regist
             f"register_provenance: the factory must be callable, e.g. a class, got "
             f"{shorten(factory)}."
         )
-    known = _BY_NAME.get(name)
-    if known is not None and name in ProvenanceName.__args__:
+    existing = _BY_NAME.get(name)
+    if existing is not None and name in ProvenanceName.__args__:
         raise InputError(f"register_provenance: {name!r} is a built-in provenance.")
     _BY_NAME[name] = factory
     return RegisteredName(name)
@@ -214,9 +214,11 @@ def using(provenance: Any, **parameters: Any) -> Iterator[Provenance]:
             f"using: {provenance!r} has its parameters already; {listing(parameters)} go with a "
             "name, as in dolphin.using('dtkp-am', k=3)."
         )
-    made = get_provenance(provenance, **parameters) if parameters else resolve("using", provenance)
-    token = _default.set(made)
+    chosen = (
+        get_provenance(provenance, **parameters) if parameters else resolve("using", provenance)
+    )
+    token = _default.set(chosen)
     try:
-        yield made
+        yield chosen
     finally:
         _default.reset(token)

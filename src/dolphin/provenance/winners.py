@@ -106,8 +106,8 @@ def _filled_up(values: Tensor, count: int, nothing: float = -math.inf) -> Tensor
 def _constants(form: Recurrence, constant: Tensor) -> Tensor:
     """By slot; below any number where a symbol has none: no fact of probability 0 equals it."""
     missing = to_device(form.constants == 0, constant.device)[:, None]
-    known = constant.masked_fill(missing, -math.inf)
-    return form.copies.arranged(_filled_up(known, form.n + 1))
+    numbers = constant.masked_fill(missing, -math.inf)
+    return form.copies.arranged(_filled_up(numbers, form.n + 1))
 
 
 class _Rounds(Formula):
@@ -115,9 +115,9 @@ class _Rounds(Formula):
 
     @staticmethod
     def value(
-        ctx: Any, form: Recurrence, rounds: int, known: list[Any], *operands: Tensor
+        ctx: Any, form: Recurrence, rounds: int, computed: list[Any], *operands: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        every = known.pop()  # only what the backward pass needs stays alive
+        every = computed.pop()  # only what the backward pass needs stays alive
         ctx.form = form
         return form.copies.by_symbol(every[-1]), (*operands, *every)
 
@@ -130,7 +130,7 @@ class _Rounds(Formula):
         return back.of_state()[: len(start)], back.of_constant(), back.of_other()
 
     @staticmethod
-    def formula(form: Recurrence, rounds: int, known: Any, *operands: Tensor) -> Tensor:
+    def formula(form: Recurrence, rounds: int, computed: Any, *operands: Tensor) -> Tensor:
         start, constant, other = operands
         n, rows = form.n, start.shape[1]
         constant = constant.masked_fill(
@@ -206,12 +206,12 @@ class _Back:
         """The gradients of what symbols are combined with."""
         return self._summed(self._to_others, len(self.other))
 
-    def _by_symbol(self, found: list[tuple[np.ndarray, np.ndarray]]) -> Tensor:
-        return self.form.copies.by_symbol(self._summed(found, len(self.constant)))
+    def _by_symbol(self, gradients: list[tuple[np.ndarray, np.ndarray]]) -> Tensor:
+        return self.form.copies.by_symbol(self._summed(gradients, len(self.constant)))
 
-    def _summed(self, found: list[tuple[np.ndarray, np.ndarray]], size: int) -> Tensor:
+    def _summed(self, gradients: list[tuple[np.ndarray, np.ndarray]], size: int) -> Tensor:
         total = np.zeros(size, dtype=self.other.dtype)
-        for at, grad in found:
+        for at, grad in gradients:
             np.add.at(total, at, grad)
         return torch.from_numpy(total).view(-1, self.rows)
 

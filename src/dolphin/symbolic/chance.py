@@ -76,8 +76,8 @@ def weighted(outcomes: Mapping[S, SupportsFloat]) -> Weighted[S]:
             f"weighted: expected a dictionary {{outcome: weight, ...}}, got {shorten(outcomes)}."
         )
     weights = tuple(_weight(outcome, weight) for outcome, weight in outcomes.items())
-    known = [weight for weight in weights if type(weight) is float]
-    total = math.fsum(known)
+    numbers = [weight for weight in weights if type(weight) is float]
+    total = math.fsum(numbers)
     if total > 1.0 + MOST_ABOVE_ONE:
         raise InputError(
             f"weighted: the weights add up to {total:.4g}, but at most one of the outcomes "
@@ -170,8 +170,8 @@ class Sources:
         """For `fingerprint`: a tensor counts by its place and shape, not by its numbers."""
         if not hasattr(type(value), "data_ptr"):
             return None
-        for position, known in enumerate(self.tensors):
-            if known is value:
+        for position, tensor in enumerate(self.tensors):
+            if tensor is value:
                 return ("tensor", position)
         self.tensors.append(value)
         return ("tensor", len(self.tensors) - 1, type(value), tuple(value.shape))
@@ -208,9 +208,9 @@ class Sources:
 
     def _weight(self, entry: Any) -> Weight:
         watch = self._active
-        known = None if watch is None else watch.weight(entry)
-        if known is not None:
-            return known
+        weight = None if watch is None else watch.weight(entry)
+        if weight is not None:
+            return weight
         self._loose, self.remembered = True, False
         self.tensors.append(entry)
         return Weight(0.0, (Term(len(self.tensors) - 1, 0, 1.0),))

@@ -74,9 +74,9 @@ def including(
     """The key of a function that is called with such symbols; None if it has none."""
     if key is None or not changing:
         return key
-    known = _looks.peek(tuple(map(id, changing)))
-    if known is not None and known.trail.unchanged():
-        return (key, *known.contents)
+    look = _looks.peek(tuple(map(id, changing)))
+    if look is not None and look.trail.unchanged():
+        return (key, *look.contents)
     reader, use = Reader(), Use("first", "the symbols", ())
     try:
         contents = [reader.value(each, use) for each in changing]

@@ -44,10 +44,10 @@ class Node:
         return self.result is not None or self.asked is not None or self.chance is not None
 
     def child(self, choice: int) -> Node:
-        known = self.children.get(choice)
-        if known is None:
-            known = self.children[choice] = Node()
-        return known
+        node = self.children.get(choice)
+        if node is None:
+            node = self.children[choice] = Node()
+        return node
 
 
 class Stop(BaseException):  # not an error: `except Exception` must not catch it
@@ -331,7 +331,7 @@ class Leaf(NamedTuple):
 
 def leaves(explorer: Explorer, root: Node, function: Callable[[], Any]) -> list[Leaf]:
     """All executions of a program, those of the first choices first. Runs it for new choices."""
-    found: list[Leaf] = []
+    executions: list[Leaf] = []
     start: Any = (root, (), {}, (), (), (), None)
     waiting = [start]
     limit = min(current_settings().max_combinations, MOST_EXECUTIONS)
@@ -344,8 +344,8 @@ def leaves(explorer: Explorer, root: Node, function: Callable[[], Any]) -> list[
             if not node.known:  # nothing to choose from
                 continue
         if node.result is not None:
-            found.append(Leaf(node.result, choices, draws, path, steps, alive))
-            if len(found) + len(waiting) > limit:
+            executions.append(Leaf(node.result, choices, draws, path, steps, alive))
+            if len(executions) + len(waiting) > limit:
                 raise _too_many(explorer.name, limit)
         elif node.asked is not None:
             asked = explorer.asked(node.asked)
@@ -365,7 +365,7 @@ def leaves(explorer: Explorer, root: Node, function: Callable[[], Any]) -> list[
                 at = (*script, place)
                 before = (*steps, len(path))
                 waiting.append((node.child(place), at, choices, drawn, after, before, alive))
-    return found
+    return executions
 
 
 def _too_many(name: str, limit: int) -> SizeError:

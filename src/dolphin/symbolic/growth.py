@@ -77,17 +77,17 @@ def grown(
     batch = len(first)
     ordered = Sorted(in_rows(_keys(task, key, 1, table, right, watch), batch, None))
     present = np.flatnonzero(first.reshape(-1) != ABSENT)
-    found = [_Found(first.reshape(-1)[present], present // first.shape[1])]
+    rounds = [_Found(first.reshape(-1)[present], present // first.shape[1])]
     places = _Places(batch, table)
     if not places.has_room():
         return None
-    places.set(found[0], 0)
+    places.set(rounds[0], 0)
     lists: list[tuple[np.ndarray, ...]] = []
     sizes, counts = [len(present)], [0]
-    while len(found[-1].symbols):
+    while len(rounds[-1].symbols):
         if len(lists) == most_rounds:
             return None
-        symbols, rows = found[-1]
+        symbols, rows = rounds[-1]
         before = sizes[-1] - len(symbols)
         wanted = (rows << 32) | _keys(task, key, 0, table, symbols, watch)
         matches = Matches(wanted, ordered)
@@ -101,14 +101,14 @@ def grown(
         own, results = own[kept], results[kept]
         group_of, new = places.groups(results, rows.take(own), sizes[-1])
         lists.append((own + before, others[kept], group_of))
-        found.append(new)
+        rounds.append(new)
         sizes.append(sizes[-1] + len(new.symbols))
         counts.append(counts[-1] + len(own))
     if not watch.steady or len(lists) == 0:
         return None
-    whole = _Found(*map(np.concatenate, zip(*found, strict=True)))
-    known = set(map(id, changing))
-    if any(id(each) not in known for each in table.changing(whole.symbols)):
+    whole = _Found(*map(np.concatenate, zip(*rounds, strict=True)))
+    seen = set(map(id, changing))
+    if any(id(each) not in seen for each in table.changing(whole.symbols)):
         return None
     domain, at = _in_rows(whole, batch, table)
     origins, others, group_of = map(np.concatenate, zip(*lists, strict=True))
@@ -151,8 +151,8 @@ class _Places:
     def _codes(self, symbols: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return rows * self._width + self._table.classes(symbols)
 
-    def set(self, found: _Found, first: int) -> None:
-        self._numbers[self._codes(*found)] = first + np.arange(len(found.symbols))
+    def set(self, entries: _Found, first: int) -> None:
+        self._numbers[self._codes(*entries)] = first + np.arange(len(entries.symbols))
 
     def groups(
         self, results: np.ndarray, rows: np.ndarray, first: int
@@ -169,14 +169,14 @@ class _Places:
         return numbers.astype(np.int64), new
 
 
-def _in_rows(found: _Found, batch: int, table: SymbolTable) -> tuple[RowSymbols, np.ndarray]:
+def _in_rows(entries: _Found, batch: int, table: SymbolTable) -> tuple[RowSymbols, np.ndarray]:
     """Symbols as those of a distribution, and the place of each among its tags."""
-    counts = np.bincount(found.rows, minlength=batch)
+    counts = np.bincount(entries.rows, minlength=batch)
     width = max(1, int(counts.max(initial=0)))
-    by_row = np.argsort(found.rows, kind="stable")
+    by_row = np.argsort(entries.rows, kind="stable")
     starts = np.arange(batch) * width - (np.cumsum(counts) - counts)
     places = np.empty_like(by_row)
     places[by_row] = np.arange(len(by_row)) + np.repeat(starts, counts)
     numbers = np.full(batch * width, ABSENT, dtype=np.int64)
-    numbers[places] = found.symbols
+    numbers[places] = entries.symbols
     return RowSymbols(table, numbers.reshape(batch, width)), places

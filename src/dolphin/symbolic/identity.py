@@ -50,9 +50,9 @@ def identify(
     >>> identify(lambda x: getattr(x, "name")).reason
     'calls `getattr`, which can read anything'
     """
-    known = _looked_at(function)
-    if known is not None:
-        return known.identity
+    look = _looked_at(function)
+    if look is not None:
+        return look.identity
     reader = Reader(slot)
     try:
         key = reader.identity(function)
@@ -121,10 +121,10 @@ def key_of(
         flag(operation, "cache", cache)
     parts: list[Hashable] = []
     for function in functions:
-        known = Identity("none") if function is None else identify(function, operation, slot)
-        if function is not None and known.key is None and cache:
-            note_not_remembered(function, known.reason)
-        parts.append(known.key)
+        identity = Identity("none") if function is None else identify(function, operation, slot)
+        if function is not None and identity.key is None and cache:
+            note_not_remembered(function, identity.reason)
+        parts.append(identity.key)
     return tuple(parts) if cache and None not in parts else None
 
 

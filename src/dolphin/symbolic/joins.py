@@ -98,10 +98,10 @@ class Joined:
         old = self.left
         if len(left) != len(old) or left.shape[1] < old.shape[1]:
             return None
-        known = old != ABSENT
+        present = old != ABSENT
         same = left[:, : old.shape[1]] == old
-        if not (same | ~known).all():
+        if not (same | ~present).all():
             return None
         fresh = left.copy()
-        fresh[:, : old.shape[1]][known] = ABSENT
+        fresh[:, : old.shape[1]][present] = ABSENT
         return fresh

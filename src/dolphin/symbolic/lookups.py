@@ -76,26 +76,26 @@ class KeyReader:
 
     def in_rows(self, function: Key, numbers: np.ndarray, batch: int) -> Side:
         """The key of each symbol of each row, `ABSENT` where there is no symbol."""
-        known = None if self.watch is None else self.watch.key_of(function)
+        identity = None if self.watch is None else self.watch.key_of(function)
         keys = np.full(numbers.shape, ABSENT, dtype=np.int64)
         present = numbers != ABSENT
-        keys[present] = self._keys(function, known, numbers[present])
+        keys[present] = self._keys(function, identity, numbers[present])
         if len(numbers) == 1 and batch > 1:  # one row for all: absent symbols are at its end
             return KeyIndex.of(keys[present])
         return keys
 
-    def _keys(self, function: Key, known: Hashable | None, numbers: np.ndarray) -> np.ndarray:
-        found = evaluate(
+    def _keys(self, function: Key, identity: Hashable | None, numbers: np.ndarray) -> np.ndarray:
+        results = evaluate(
             f"{self.operation}(on=...)",
             function,
             None,
-            None if known is None else ("key", known),
+            None if identity is None else ("key", identity),
             self.table,
             [numbers],
             distinct=False,
             watch=self.watch,
         )
-        return self.table.classes(found)
+        return self.table.classes(results)
 
 
 def joined(
@@ -116,10 +116,10 @@ def joined(
         check(int(counts.sum()))
         before = np.repeat(np.arange(len(row)), counts)
         within = np.arange(len(before)) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = index.order[np.repeat(start, counts) + within]
+        at = index.order[np.repeat(start, counts) + within]
         row, key = row[before], key[before]
         places = {other: place[before] for other, place in places.items()}
-        places[number] = found if where is None else where[found]
+        places[number] = at if where is None else where[at]
     every = [places[number] for number in range(len(sides))]
     if order != sorted(order):
         sort = np.lexsort((*reversed(every), row))

@@ -53,9 +53,9 @@ class Memo:
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """The result for each combination, `MISSING` where none is remembered."""
         with lock:
-            found = None if self._grid is None else self._grid.find(*columns)
-            if found is not None:
-                return found
+            results = None if self._grid is None else self._grid.find(*columns)
+            if results is not None:
+                return results
             key = columns[0]
             for column, pairs in zip(columns[1:-1], self._pairs, strict=True):
                 key = pairs.find(_packed(key, column))
@@ -184,7 +184,7 @@ class _HashTable:
         """The value of each key, `MISSING` where there is none."""
         place = self._places(keys)
         seen = self._keys[place]
-        found = np.where(seen == keys, self._values[place], MISSING)
+        results = np.where(seen == keys, self._values[place], MISSING)
         waiting = np.flatnonzero((seen != keys) & (seen != _FREE))
         while len(waiting):
             wanted = keys[waiting]
@@ -192,9 +192,9 @@ class _HashTable:
             place[waiting] = at
             seen = self._keys[at]
             hit = seen == wanted
-            found[waiting[hit]] = self._values[at[hit]]
+            results[waiting[hit]] = self._values[at[hit]]
             waiting = waiting[~hit & (seen != _FREE)]
-        return found
+        return results
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Store distinct keys that are not there yet."""
@@ -205,10 +205,10 @@ class _HashTable:
 
     def number(self, keys: np.ndarray) -> np.ndarray:
         """The number of each key, assigned now where it is new."""
-        found = self.find(keys)
-        new = np.unique(keys[found == MISSING])
+        numbers = self.find(keys)
+        new = np.unique(keys[numbers == MISSING])
         if len(new) == 0:
-            return found
+            return numbers
         self.add(new, self.size + np.arange(len(new)))
         return self.find(keys)
 

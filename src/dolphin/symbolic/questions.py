@@ -231,7 +231,7 @@ def _paired(
     pairs = sum(a * b for a, b in zip(sizes[::2], sizes[1::2], strict=False))
     check_size(operation, sizes[:2], pairs)
     starts = np.cumsum([0, *sizes])
-    made: list[tuple[Any, ...]] = []
+    parents: list[tuple[Any, ...]] = []
     left, right, out, states = [], [], [], 0
     for number in range(0, len(nodes) - 1, 2):
         first, second = nodes[number], nodes[number + 1]
@@ -240,15 +240,15 @@ def _paired(
         grid = np.indices((len(first), len(second))).reshape(2, -1)
         left.append(starts[number] + grid[0])
         right.append(starts[number + 1] + grid[1])
-        made.append(tuple(place))
+        parents.append(tuple(place))
         states += len(place)
     if len(nodes) % 2:
         left.append(starts[-2] + np.arange(sizes[-1]))
         right.append(np.full(sizes[-1], -1))
         out += range(states, states + sizes[-1])
-        made.append(nodes[-1])
+        parents.append(nodes[-1])
         states += sizes[-1]
-    return made, _Level(np.concatenate(left), np.concatenate(right), np.array(out), states)
+    return parents, _Level(np.concatenate(left), np.concatenate(right), np.array(out), states)
 
 
 def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Combinations]:
@@ -264,10 +264,10 @@ def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Combinations]:
         following = np.empty_like(states)
         for groups, level in zip(members, levels, strict=True):
             following[groups] = level.states
-        starts, made, total = _starts(states), _starts(following), int(states.sum())
+        starts, ends, total = _starts(states), _starts(following), int(states.sum())
         columns: list[list[np.ndarray]] = [[], [], []]
         for groups, level in zip(members, levels, strict=True):
-            begin, end = starts[groups][:, None], made[groups][:, None]
+            begin, end = starts[groups][:, None], ends[groups][:, None]
             for column, side in zip(columns, (level.left, level.right), strict=False):
                 column.append(np.where(side < 0, total, side + begin).reshape(-1))
             columns[2].append((level.out + end).reshape(-1))

@@ -82,12 +82,12 @@ class _Known:
             self._always = _by_identity(_ALWAYS)
             self._bare = _by_identity(_WITHOUT_ARGUMENTS)
             self._loaded = loaded
-        found = self._always.get(id(value)) or (called_bare and self._bare.get(id(value)))
-        return found[1] if found else None
+        entry = self._always.get(id(value)) or (called_bare and self._bare.get(id(value)))
+        return entry[1] if entry else None
 
 
 def _by_identity(names: dict[str, tuple[str, ...]]) -> dict[int, tuple[Any, str]]:
-    found: dict[int, tuple[Any, str]] = {}
+    entries: dict[int, tuple[Any, str]] = {}
     for module, members in names.items():
         scope = vars(sys.modules[module]) if module in sys.modules else {}
         for member in members:
@@ -95,8 +95,8 @@ def _by_identity(names: dict[str, tuple[str, ...]]) -> dict[int, tuple[Any, str]
             # What a user has put in its place is a user function.
             own = not isinstance(value, types.FunctionType) or value.__globals__ is scope
             if value is not None and own:
-                found[id(value)] = (value, f"{module}.{member}")
-    return found
+                entries[id(value)] = (value, f"{module}.{member}")
+    return entries
 
 
 _known = _Known()
@@ -115,9 +115,9 @@ def refuse_chance(value: Any, name: str | None = None, called_bare: bool = False
             generator = getattr(sys.modules.get(module), member, None)
             if isinstance(generator, type) and isinstance(value, generator):
                 raise ChanceError(f"a {module}.{member}")
-    found = _known.name(value, called_bare)
-    if found is not None:
-        raise ChanceError(found)
+    source = _known.name(value, called_bare)
+    if source is not None:
+        raise ChanceError(source)
     owner = getattr(value, "__self__", None) if isinstance(value, _BOUND) else None
     if owner is not None and not isinstance(owner, types.ModuleType):
         refuse_chance(owner, value.__name__)

@@ -88,8 +88,8 @@ def row_plan(
     if each is None or column is None:
         if not rows.kept:
             return group_rows(table, results, row, batch, indices)
-        found = _with_kept(rows, numbers[0], skipped, row, results, indices)
-        return replace(group_rows(table, *found), kept=True)
+        combined = _with_kept(rows, numbers[0], skipped, row, results, indices)
+        return replace(group_rows(table, *combined), kept=True)
     address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
     plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
     return replace(plan, draws=each.draws)
@@ -173,8 +173,8 @@ def _first_by_sorting(codes: np.ndarray, bound: int) -> np.ndarray:
     """
     bits = len(codes).bit_length()
     if bound.bit_length() + bits > 62:
-        _, found, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        return found[inverse]
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return first[inverse]
     keys = (codes << bits) | np.arange(len(codes))
     keys.sort()
     place = keys & ((1 << bits) - 1)
@@ -256,19 +256,19 @@ def _joins(call: _Call) -> _Found:
     """
     task, key, table, _, numbers, rows, watch, _ = call
     remembers = watch is not None and rows.active is None
-    known = caches.joined.get((task.operation, key)) if remembers else None
-    fresh = None if known is None else known.fresh(table, *numbers)
+    last = caches.joined.get((task.operation, key)) if remembers else None
+    fresh = None if last is None else last.fresh(table, *numbers)
     widths = [number.shape[1] for number in numbers]
-    if known is None or fresh is None:
-        known, fresh = None, numbers[0]
+    if last is None or fresh is None:
+        last, fresh = None, numbers[0]
         right = Sorted(
             in_rows(join_keys(task, key, 1, table, numbers[1], watch), rows.batch, rows.active)
         )
     else:
-        right = known.right_keys
+        right = last.right_keys
     left = in_rows(join_keys(task, key, 0, table, fresh, watch), rows.batch, rows.active)
     matches = Matches(left, right)
-    check_size(task.operation, widths, matches.size + (0 if known is None else len(known.row)))
+    check_size(task.operation, widths, matches.size + (0 if last is None else len(last.row)))
     both = matches.places()
     combined = [
         number.reshape(-1).take(place if len(number) > 1 else place % width)
@@ -278,10 +278,10 @@ def _joins(call: _Call) -> _Found:
     keep = np.flatnonzero(results != ABSENT)
     row, place = RowAddress(widths[0]).split(both[0][keep])
     results, places = results[keep], [place, both[1][keep] - RowAddress(widths[1]).at(row, 0)]
-    if known is not None:
-        row, results = np.append(known.row, row), np.append(known.results, results)
-        places = [np.append(*both) for both in zip(known.places, places, strict=True)]
+    if last is not None:
+        row, results = np.append(last.row, row), np.append(last.results, results)
+        places = [np.append(*both) for both in zip(last.places, places, strict=True)]
     if remembers and watch is not None and watch.steady and results.min(initial=0) >= 0:
-        made = Joined(table, numbers[0], numbers[1], right, row, places, results)
-        caches.joined.replace((task.operation, key), made)
+        joined = Joined(table, numbers[0], numbers[1], right, row, places, results)
+        caches.joined.replace((task.operation, key), joined)
     return row, places, results

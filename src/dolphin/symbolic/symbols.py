@@ -61,10 +61,10 @@ class Symbols(Sequence[Any]):
         kinds = _quick_kinds(given)
         if kinds is None:
             return cls._slowly(given)
-        found = _known.get_or_make((kinds, given), lambda: cls(given))
+        result = _known.get_or_make((kinds, given), lambda: cls(given))
         if address is not None:
-            _given.replace(address, (given, found))
-        return found
+            _given.replace(address, (given, result))
+        return result
 
     @classmethod
     def _slowly(cls, given: tuple[Any, ...]) -> Symbols:
@@ -112,9 +112,9 @@ class Symbols(Sequence[Any]):
 
     def indices_of(self, symbols: Sequence[Any]) -> np.ndarray:
         """The places of some symbols, -1 for those that are not there."""
-        known = self._places
+        places = self._places
         try:
-            return np.array([known[symbol] for symbol in symbols], dtype=np.int64)
+            return np.array([places[symbol] for symbol in symbols], dtype=np.int64)
         except Exception:  # a symbol that is not there, or not in this form
             return np.array([self.index_of(symbol) for symbol in symbols], dtype=np.int64)
 
@@ -136,11 +136,11 @@ class Symbols(Sequence[Any]):
 
     def places_of(self, wanted: Symbols) -> np.ndarray:
         """The place of each wanted symbol, or -1. The last answer is remembered."""
-        known = self._looked_up
-        if known is None or known[0] is not wanted:
+        last = self._looked_up
+        if last is None or last[0] is not wanted:
             places = self.indices_of(wanted)
-            known = self._looked_up = (wanted, places)
-        return known[1]
+            last = self._looked_up = (wanted, places)
+        return last[1]
 
     def first_duplicate(self) -> tuple[int, int] | None:
         """The places of the first two equal members, if there are any."""
@@ -155,9 +155,9 @@ class Symbols(Sequence[Any]):
 
     def numbers(self, table: SymbolTable) -> np.ndarray:
         """The numbers of the members in `table`."""
-        known = self._numbered
-        if known is not None and known[0]() is table:
-            return known[1]
+        cached = self._numbered
+        if cached is not None and cached[0]() is table:
+            return cached[1]
         numbers = table.numbers(self.members)
         self._numbered = (weakref.ref(table), numbers)
         return numbers

@@ -109,18 +109,18 @@ def join_keys(
     """The class of the join key of each symbol of an operand, `ABSENT` where there is no symbol."""
     assert task.on is not None
     function = task.on[operand]
-    known = None if watch is None else watch.key_of(function)
+    identity = None if watch is None else watch.key_of(function)
     present = numbers != ABSENT
-    found = evaluate(
+    results = evaluate(
         f"{task.operation}(on=...)",
         function,
         None,
-        None if known is None else ("key", known),
+        None if identity is None else ("key", identity),
         table,
         [numbers[present]],
         distinct=False,
         watch=watch,
     )
     keys = np.full(numbers.shape, ABSENT, dtype=np.int64)
-    keys[present] = table.classes(found)
+    keys[present] = table.classes(results)
     return keys

@@ -93,8 +93,8 @@ def plain_chain(
                 break
         else:
             return None
-    known = [(read, numbers, kept)]
-    return _Chain.apply(way, plans, known, wanted, *operands)  # type: ignore[return-value]
+    computed = [(read, numbers, kept)]
+    return _Chain.apply(way, plans, computed, wanted, *operands)  # type: ignore[return-value]
 
 
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
@@ -114,11 +114,11 @@ class _Chain(Formula):
         ctx: Any,
         way: Tree | _Steps,
         plans: Sequence[IndexLists],
-        known: list[tuple[Tensor, Tensor, list[Tensor]]],
+        computed: list[tuple[Tensor, Tensor, list[Tensor]]],
         wanted: np.ndarray | None,
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        read, numbers, kept = known.pop()  # removed from the list, so that it isn't kept twice
+        read, numbers, kept = computed.pop()  # removed from the list, so that it isn't kept twice
         ctx.sizes = [operand.shape[0] for operand in operands]
         ctx.way = way
         return read.log().clamp_(max=0.0).to(operands[0].dtype), (read, numbers, *kept)
@@ -134,7 +134,7 @@ class _Chain(Formula):
     def formula(
         way: Tree | _Steps,
         plans: Sequence[IndexLists],
-        known: Any,
+        computed: Any,
         wanted: np.ndarray | None,
         *operands: Tensor,
     ) -> Tensor:

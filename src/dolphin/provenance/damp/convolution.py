@@ -115,9 +115,9 @@ def _direct_gradients(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> tuple
 def _blocked_sums(a: Tensor, b: Tensor) -> Tensor:
     whole = slice(0, a.shape[0] + b.shape[0] - 1)
     value, scale = _blocked(a, torch.ones_like(a), b, whole)
-    found = value > 0
-    logs = torch.where(found, value, 1.0).log() + scale
-    return torch.where(found, logs, ZERO).to(a.dtype)
+    positive = value > 0
+    logs = torch.where(positive, value, 1.0).log() + scale
+    return torch.where(positive, logs, ZERO).to(a.dtype)
 
 
 def _blocked_gradient(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> Tensor:

@@ -68,10 +68,10 @@ class _FlatSums(Formula):
         plan: Contraction,
         clip: bool,
         contract: Contract,
-        known: list[tuple[Tensor, Tensor]],
+        computed: list[tuple[Tensor, Tensor]],
         *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        product, sums = known.pop()  # only what the backward pass needs stays alive
+        product, sums = computed.pop()  # only what the backward pass needs stays alive
         ctx.plan, ctx.clip = plan, clip
         ctx.sizes = [len(logs) for logs in operands]
         ctx.dtypes = [logs.dtype for logs in operands]
@@ -101,7 +101,7 @@ class _FlatSums(Formula):
         plan: Contraction,
         clip: bool,
         contract: Contract,
-        known: list[tuple[Tensor, Tensor]],
+        computed: list[tuple[Tensor, Tensor]],
         *operands: Tensor,
     ) -> Tensor:
         return contract(operands, plan)

@@ -89,11 +89,11 @@ class DAMP(LogTags):
         clip = self.above_one == "clip"
         rows = max(tags.shape[1] for tags in operands)
         spread = spread_rows(operands)
-        made = self._plain(spread, plan)
-        if made is None:
-            made = flat_sums(spread, plan, clip, super().contract)
-        if made is not None:
-            return made
+        result = self._plain(spread, plan)
+        if result is None:
+            result = flat_sums(spread, plan, clip, super().contract)
+        if result is not None:
+            return result
         parts = []
         for bucket in plan.on(operands[0].device):
             step = chunk_size(bucket.width, bucket.depth * rows)
@@ -104,9 +104,9 @@ class DAMP(LogTags):
         if followed():
             return super().convolve(operands, plan)
         spread = spread_rows(operands)
-        made = self._plain(spread, plan)
-        if made is not None:
-            return made
+        result = self._plain(spread, plan)
+        if result is not None:
+            return result
         return log_convolution(*spread, clip=self.above_one == "clip")
 
     def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:

@@ -47,12 +47,12 @@ def circuit_of(
 ) -> Circuit:
     """The circuit of these formulas over inputs with these groups."""
     key = (table.generation, roots, groups, limits, compiler)
-    known = _circuits.get(key)
-    if known is None:
+    circuit = _circuits.get(key)
+    if circuit is None:
         with table.lock:
-            known = _compile(table, roots, groups, limits, compiler)
-        known = _circuits.put(key, known)
-    return known
+            circuit = _compile(table, roots, groups, limits, compiler)
+        circuit = _circuits.put(key, circuit)
+    return circuit
 
 
 def _compile(
@@ -115,8 +115,8 @@ def _ways(
         return _diagrams_for(table, order, budget).circuit(roots, budget)
 
     def in_a_row(budget: Budget) -> Circuit:
-        known, nodes = _sentential(table, roots, groups, budget)
-        return known.circuit(nodes, budget)
+        compiled, nodes = _sentential(table, roots, groups, budget)
+        return compiled.circuit(nodes, budget)
 
     def as_a_tree(budget: Budget) -> Circuit:
         tree = sentential.Sentential(order, sentential.used_columns(table, roots), "balanced")
@@ -139,18 +139,18 @@ def _sentential(
 ) -> tuple[sentential.Sentential, list[Any]]:
     """The nodes of formulas in PySDD's diagrams; those of earlier formulas are reused."""
     used = sentential.used_columns(table, roots)
-    known = table.sentential.get(groups)
-    if known is not None and used <= known.used:
+    diagrams = table.sentential.get(groups)
+    if diagrams is not None and used <= diagrams.used:
         try:
-            return known, known.compile(table, roots, budget)
+            return diagrams, diagrams.compile(table, roots, budget)
         except TooLargeError:  # perhaps because of its order
             pass
     while len(table.sentential) >= KEPT_SENTENTIAL:
         table.sentential.pop(next(iter(table.sentential)))
-    known = _best_of(table, roots, orders_of_groups(table, roots, groups), used)
-    nodes = known.compile(table, roots, budget)
-    table.sentential[groups] = known
-    return known, nodes
+    diagrams = _best_of(table, roots, orders_of_groups(table, roots, groups), used)
+    nodes = diagrams.compile(table, roots, budget)
+    table.sentential[groups] = diagrams
+    return diagrams, nodes
 
 
 def _best_of(
@@ -160,11 +160,11 @@ def _best_of(
 
     No measure of an order tells as much as a trial.
     """
-    made = [sentential.Sentential(order, used, "right") for order in orders]
-    if len(made) == 1 or len(table.reachable(roots)) < WORTH_A_TRIAL:
-        return made[0]
-    progress = [each.progress(table, roots, TRIAL_NODES) for each in made]
-    return made[progress.index(max(progress))]
+    candidates = [sentential.Sentential(order, used, "right") for order in orders]
+    if len(candidates) == 1 or len(table.reachable(roots)) < WORTH_A_TRIAL:
+        return candidates[0]
+    progress = [each.progress(table, roots, TRIAL_NODES) for each in candidates]
+    return candidates[progress.index(max(progress))]
 
 
 LEVEL = 200  # products of 64 rows that take as long as a level by itself
@@ -233,12 +233,12 @@ def diagram_of(
 
 def _diagrams_for(table: FormulaTable, order: Order, budget: Budget) -> Diagrams:
     """The diagrams to extend: earlier compilations help later ones, until there are too many."""
-    known = table.diagrams.get(order)
-    if known is None or len(known.nodes) > budget.nodes // 2:
+    diagrams = table.diagrams.get(order)
+    if diagrams is None or len(diagrams.nodes) > budget.nodes // 2:
         while len(table.diagrams) >= KEPT:
             table.diagrams.pop(next(iter(table.diagrams)))
-        known = table.diagrams[order] = Diagrams(table, order)
-    return known
+        diagrams = table.diagrams[order] = Diagrams(table, order)
+    return diagrams
 
 
 def too_large(table: FormulaTable, roots: Sequence[int], reasons: Sequence[str]) -> SizeError:

@@ -65,10 +65,10 @@ def _supports(table: FormulaTable, formulas: Sequence[int], groups: Groups) -> d
         if kind == FACT:
             support[formula] = number[parts[0], parts[1]]
         elif formula > TRUE:
-            made = 0
+            bits = 0
             for part in parts:
-                made |= support[part]
-            support[formula] = made
+                bits |= support[part]
+            support[formula] = bits
     return support
 
 

@@ -160,7 +160,7 @@ class Diagrams:
         None if they overlap too much: then pairs are joined sooner than all cases are told apart.
         100,000 combinations of five inputs take 2 instead of 18 s.
         """
-        known: dict[frozenset[int], int] = {}
+        remembered: dict[frozenset[int], int] = {}
         left = OVERLAP * len(nodes) * len(self.order)
 
         def joined(members: frozenset[int]) -> int:
@@ -169,7 +169,7 @@ class Diagrams:
                 return next(iter(members), neutral)
             if TRUE - neutral in members:
                 return TRUE - neutral
-            found = known.get(members)
+            found = remembered.get(members)
             if found is not None:
                 return found
             left -= len(members)
@@ -191,7 +191,7 @@ class Diagrams:
                     for column in at.keys() - dict(cases).keys():
                         at[column].add(default)
             cases = tuple((c, joined(_without(neutral, at[c]))) for c in sorted(at))
-            known[members] = found = self._make(level, joined(_without(neutral, below)), cases)
+            remembered[members] = found = self._make(level, joined(_without(neutral, below)), cases)
             return found
 
         try:
@@ -219,9 +219,9 @@ class Diagrams:
         if f <= TRUE or g <= TRUE:
             return TRUE - neutral
         key = (neutral, f, g) if f < g else (neutral, g, f)
-        found = self._joined.get(key)
-        if found is not None:
-            return found
+        node = self._joined.get(key)
+        if node is not None:
+            return node
         self._steps += 1
         if self._steps % 2048 == 0:
             budget.check(len(self.nodes))
@@ -239,8 +239,8 @@ class Diagrams:
             (c, self._join(neutral, f_at.get(c, f_default), g_at.get(c, g_default), budget))
             for c in sorted({*f_at, *g_at})
         )
-        self._joined[key] = found = self._make(level, default, cases)
-        return found
+        self._joined[key] = node = self._make(level, default, cases)
+        return node
 
     def _negate(self, f: int) -> int:
         if f <= TRUE:

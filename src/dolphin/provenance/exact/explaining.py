@@ -37,18 +37,18 @@ def likeliest_proofs(
     diagrams: Diagrams, root: int, probability: Probability
 ) -> list[tuple[float, Proof]]:
     """Up to `MOST_PROOFS` proofs of a node, likeliest first, with their probabilities."""
-    found: dict[Proof, float] = {}
+    proofs: dict[Proof, float] = {}
     paths = _best_paths(diagrams, root, probability)
     for path in itertools.islice(paths, MOST_PATHS):
         proof = _without_surplus(diagrams, root, path, probability)
-        if proof not in found:
+        if proof not in proofs:
             weight = 1.0
             for literal in proof:
                 weight *= probability(literal)
-            found[proof] = weight
-        if len(found) == MOST_PROOFS:
+            proofs[proof] = weight
+        if len(proofs) == MOST_PROOFS:
             break
-    return sorted(((weight, proof) for proof, weight in found.items()), key=lambda each: -each[0])
+    return sorted(((weight, proof) for proof, weight in proofs.items()), key=lambda each: -each[0])
 
 
 def _branches(diagrams: Diagrams, node: int) -> list[tuple[Literal, int]]:
@@ -107,12 +107,12 @@ def _enough(diagrams: Diagrams, root: int, said: Mapping[int, Literal]) -> bool:
             continue
         seen.add(node)
         level, default, cases = diagrams.nodes[node]
-        known = said.get(level)
-        if known is not None and known.holds:
-            waiting.append(dict(cases).get(known.columns[0], default))
+        literal = said.get(level)
+        if literal is not None and literal.holds:
+            waiting.append(dict(cases).get(literal.columns[0], default))
             continue
         waiting.append(default)
-        out = () if known is None else known.columns
+        out = () if literal is None else literal.columns
         waiting += [to for column, to in cases if column not in out]
     return True
 

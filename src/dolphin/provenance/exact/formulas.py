@@ -86,16 +86,16 @@ class FormulaTable:
 
     def exclusive_disjunction(self, formulas: Sequence[int]) -> int:
         """∨ of formulas no two of which can hold together, whatever the inputs are."""
-        made = self.disjunction(formulas)
-        if self.kinds[made] != OR or made in self.exclusive:
-            return made
+        result = self.disjunction(formulas)
+        if self.kinds[result] != OR or result in self.exclusive:
+            return result
         members = {formula for formula in formulas if formula > TRUE}
         flat = set()
         for formula in members:
             flat.update(self.parts[formula] if formula in self.exclusive else (formula,))
-        if set(self.parts[made]) in (members, flat):
-            self.exclusive.add(made)
-        return made
+        if set(self.parts[result]) in (members, flat):
+            self.exclusive.add(result)
+        return result
 
     def _join(
         self, kind: int, other: int, neutral: int, final: int, formulas: Iterable[int]
@@ -159,29 +159,29 @@ class FormulaTable:
         """Formulas of `source` in this table, with input i now at `positions[i]`."""
         if source is self and positions == tuple(range(len(positions))):
             return list(roots)
-        known = self._moved.setdefault((source.generation, positions), {FALSE: FALSE, TRUE: TRUE})
-        if any(root not in known for root in roots):
+        numbers = self._moved.setdefault((source.generation, positions), {FALSE: FALSE, TRUE: TRUE})
+        if any(root not in numbers for root in roots):
             for formula in source.reachable(roots):
-                if formula not in known:
-                    known[formula] = self._moved_one(source, formula, positions, known)
-        return [known[root] for root in roots]
+                if formula not in numbers:
+                    numbers[formula] = self._moved_one(source, formula, positions, numbers)
+        return [numbers[root] for root in roots]
 
     def _moved_one(
         self,
         source: FormulaTable,
         formula: int,
         positions: tuple[int, ...],
-        known: dict[int, int],
+        numbers: dict[int, int],
     ) -> int:
         kind, parts = source.kinds[formula], source.parts[formula]
         if kind == FACT:
             return self.fact(positions[parts[0]], parts[1])
         if kind == NOT:
-            return self.negation(known[parts[0]])
+            return self.negation(numbers[parts[0]])
         if formula in source.exclusive:
-            return self.exclusive_disjunction([known[part] for part in parts])
+            return self.exclusive_disjunction([numbers[part] for part in parts])
         make = self.conjunction if kind == AND else self.disjunction
-        return make(known[part] for part in parts)
+        return make(numbers[part] for part in parts)
 
 
 class Tables:

@@ -85,12 +85,12 @@ def _evaluated(circuit: Circuit, values: Sequence[_Values]) -> list[np.ndarray]:
         best = own.logs[own.others(columns)].max(0) - own.logs[own.members[columns[0]]].max(0)
         parts.append(best[None])
     leaves = np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
-    made: Tensor = torch.from_numpy(np.ascontiguousarray(leaves))
+    layer: Tensor = torch.from_numpy(np.ascontiguousarray(leaves))
     layers = [leaves]
     for contraction, keep in circuit.layers:
-        following = _LARGEST.contract([made, made], contraction)
-        made = torch.cat([following, made[torch.from_numpy(keep)]])
-        layers.append(made.numpy())
+        following = _LARGEST.contract([layer, layer], contraction)
+        layer = torch.cat([following, layer[torch.from_numpy(keep)]])
+        layers.append(layer.numpy())
     return layers
 
 

@@ -47,19 +47,19 @@ register("digests of index lists", _contents.__len__, _contents.clear)
 
 def content_of(plan: Contraction) -> bytes:
     """A digest of a contraction by content, whichever object it is."""
-    known = _contents.get(plan)
-    if known is None:
+    content = _contents.get(plan)
+    if content is None:
         digest = hashlib.sha256(str(plan.groups).encode())
         for array in (*plan.indices, plan.group_of):
             digest.update(b"|" + np.ascontiguousarray(array, dtype=np.int64).tobytes())
-        known = _contents[plan] = digest.digest()
-    return known
+        content = _contents[plan] = digest.digest()
+    return content
 
 
 def remembered(table: FormulaTable, key: Any, make: Callable[[], Any]) -> Any:
     """The result of an operation on formulas of this table, computed once."""
     with table.lock:
         if key not in table.remembered:
-            made = table.remembered[key] = make()
-            table.remembered_bytes += 1000 + 2 * getattr(made, "nbytes", 0)
+            result = table.remembered[key] = make()
+            table.remembered_bytes += 1000 + 2 * getattr(result, "nbytes", 0)
         return table.remembered[key]

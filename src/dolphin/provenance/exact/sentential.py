@@ -96,9 +96,9 @@ class Sentential:
                 for old in [f for f in nodes if f > TRUE and last_use.get(f, 0) < formula]:
                     nodes.pop(old).deref()
                 self.manager.garbage_collect()
-            made = self._made(table, formula, budget)
-            made.ref()
-            nodes[formula] = made
+            node = self._made(table, formula, budget)
+            node.ref()
+            nodes[formula] = node
         return [nodes[root] for root in roots]
 
     def _made(self, table: FormulaTable, formula: int, budget: Budget) -> Any:
@@ -117,10 +117,10 @@ class Sentential:
 
     def _fold(self, join: Any, nodes: list[Any], budget: Budget) -> Any:
         if len(nodes) <= FLATTEN:  # one after the other: PySDD knows the first few from last time
-            made = nodes[0]
+            result = nodes[0]
             for node in nodes[1:]:
-                made = self._join(join, made, node, budget)
-            return made
+                result = self._join(join, result, node, budget)
+            return result
         while len(nodes) > 1:
             nodes = sorted(nodes, key=lambda node: node.size())
             pairs = zip(nodes[::2], nodes[1::2], strict=False)
@@ -131,9 +131,9 @@ class Sentential:
     def _join(self, join: Callable[[Any, Any], Any], a: Any, b: Any, budget: Budget) -> Any:
         if a.size() * b.size() > min(LARGEST_PRODUCT, 5000 * budget.nodes):
             raise TooLargeError(f"has to join diagrams of {a.size():,} and {b.size():,} elements")
-        made = join(a, b)
+        result = join(a, b)
         budget.check(self.manager.count() // ROOM)
-        return made
+        return result
 
     def progress(self, table: FormulaTable, roots: Sequence[int], nodes: int) -> int:
         """How many formulas are compiled by the time there are this many nodes."""
@@ -150,8 +150,8 @@ class Sentential:
     def circuit(self, tops: Sequence[Any], budget: Budget) -> Circuit:
         """The circuit of these nodes."""
         budget.check(sum(top.count() for top in tops) // max(1, len(tops)))
-        sketch, known = Sketch(), {}
-        return sketch.finish([self._value(top, sketch, known) for top in tops])
+        sketch, values = Sketch(), {}
+        return sketch.finish([self._value(top, sketch, values) for top in tops])
 
     def _weight(self, literal: int, sketch: Sketch) -> int:
         if literal < 0 and -literal not in self._alone:
@@ -165,26 +165,26 @@ class Sentential:
     def _column_of(self) -> dict[int, Column]:
         return {variable: (c[0], c[1]) for c, variable in self._variable.items()}
 
-    def _value(self, top: Any, sketch: Sketch, known: dict[int, int]) -> int:
+    def _value(self, top: Any, sketch: Sketch, values: dict[int, int]) -> int:
         """The value of the sketch for a node, and before it for all nodes below."""
         waiting = [top]
         while waiting:
             node = waiting[-1]
-            if node.id in known:
+            if node.id in values:
                 waiting.pop()
             elif node.is_decision():
                 elements = [(p, s) for p, s in node.elements() if not s.is_false()]
-                below = [n for pair in elements for n in pair if n.id not in known]
+                below = [n for pair in elements for n in pair if n.id not in values]
                 if below:
                     waiting.extend(below)
                     continue
-                pairs = [(known[p.id], known[s.id]) for p, s in elements]
-                known[node.id] = sketch.sum_of_products(pairs) if pairs else FALSE
+                pairs = [(values[p.id], values[s.id]) for p, s in elements]
+                values[node.id] = sketch.sum_of_products(pairs) if pairs else FALSE
             elif node.is_literal():
-                known[node.id] = self._weight(node.literal, sketch)
+                values[node.id] = self._weight(node.literal, sketch)
             else:
-                known[node.id] = TRUE if node.is_true() else FALSE
-        return known[top.id]
+                values[node.id] = TRUE if node.is_true() else FALSE
+        return values[top.id]
 
     def of_circuit(self, circuit: Circuit, budget: Budget) -> list[Any]:
         """The nodes of a circuit's roots: the same functions, in this tree of variables."""
@@ -198,12 +198,14 @@ class Sentential:
                 none = self._join(conjoin, none, denied, budget)
             values.append(none)
         for level in circuit.levels:
-            made: dict[int, Any] = {}
+            nodes: dict[int, Any] = {}
             triples = zip(*(a.tolist() for a in (level.left, level.right, level.node)), strict=True)
             for left, right, node in triples:
                 both = self._join(conjoin, values[left], values[right], budget)
-                made[node] = self._join(disjoin, made[node], both, budget) if node in made else both
-            values += [made[node] for node in sorted(made)]
+                nodes[node] = (
+                    self._join(disjoin, nodes[node], both, budget) if node in nodes else both
+                )
+            values += [nodes[node] for node in sorted(nodes)]
         return [values[place] for place in circuit.places.tolist()]
 
 

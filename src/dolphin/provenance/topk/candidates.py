@@ -204,8 +204,8 @@ class Candidates:
         ]
         if self.literal is not None:
             lead, other, _ = self.literal
-            fresh, known = self._overlap(chunk)
-            otherwise = 0.0 if known is None else torch.where(known, 0.0, NO_PROOF)
+            fresh, held = self._overlap(chunk)
+            otherwise = 0.0 if held is None else torch.where(held, 0.0, NO_PROOF)
             gain = torch.where(fresh, gathered[other], otherwise)
             return gain.add(gathered[lead]).view(-1, width, self.rows)
         out = gathered[0].new_empty(len(self.slots), depth, width, self.rows)
@@ -236,12 +236,12 @@ class Candidates:
         mask = (mask << shift if shift >= 0 else mask >> -shift)[:, None]
         fact = (fact << shift if shift >= 0 else fact >> -shift) & mask
         word = word + (place.word - home.word)
-        known = []
+        parts = []
         for slot in range(proofs.k):
             at = (word * proofs.k + slot) * proofs.n + indices[lead]
             rows = proofs.patterns.shape[-1]
-            known.append(proofs.patterns.reshape(-1, rows).index_select(0, at) & mask)
-        ruled_out = known[0][None] if proofs.k == 1 else torch.stack(known)
+            parts.append(proofs.patterns.reshape(-1, rows).index_select(0, at) & mask)
+        ruled_out = parts[0][None] if proofs.k == 1 else torch.stack(parts)
         shape = (proofs.k, chunk.depth, chunk.width, -1)
         fresh = (ruled_out == 0).view(shape)
         if place.code.all_binary and not literal.signed:
@@ -308,11 +308,11 @@ class Candidates:
             if operand.k > 1 and slot is not None:
                 starts = constant(tuple(s[number] * operand.n for s in self.slots), winners.device)
                 place = place + starts.index_select(0, slot.view(-1)).view_as(slot)
-            found = _lookup(operand.patterns, place)
+            own = _lookup(operand.patterns, place)
             if patterns is None:
-                patterns = moved(found, moves, self.layout.words)
+                patterns = moved(own, moves, self.layout.words)
             else:
-                add_moved(patterns, found, moves)
+                add_moved(patterns, own, moves)
         if patterns is None:
             patterns = winners.new_zeros(0, *winners.shape)
         return patterns, scores.double()
@@ -355,12 +355,12 @@ def _best_of_packed(candidates: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     scores the first one wins, because all of them are below zero.
     """
     last_bits = _pack(candidates)
-    found = []
+    winners = []
     for number in range(rounds):
         if number:
-            candidates.scatter_(0, found[-1].view(torch.int64) & last_bits, 2 * LEAST)
-        found.append(candidates.amax(0, keepdim=True))
-    keys = torch.cat(found).view(torch.int64)
+            candidates.scatter_(0, winners[-1].view(torch.int64) & last_bits, 2 * LEAST)
+        winners.append(candidates.amax(0, keepdim=True))
+    keys = torch.cat(winners).view(torch.int64)
     scores = (keys & ~last_bits).view(torch.float64)
     return scores.masked_fill_(scores <= LEAST, NO_PROOF), keys & last_bits
 

@@ -90,9 +90,9 @@ class CodeTensors:
 
         Formulas of 7 symbols flatten 7 inputs in a step, 35 instead of 110 microseconds each.
         """
-        known = self._rows.get(rows)
-        if known is not None:
-            return known
+        kept = self._rows.get(rows)
+        if kept is not None:
+            return kept
         with torch.inference_mode(False):  # ordinary tensors: they will be used again
             repeated = (
                 self.holds.repeat(1, 1, rows, 1),
@@ -288,9 +288,9 @@ class Layout:
             return [Move(word, WHOLE_WORD, word, 0) for word in range(self.words)]
         masks: dict[tuple[int, int, int], int] = {}
         for placement in self.placements:
-            found = target.find(placement.facts)
-            assert found is not None
-            for move in moves_between(placement, found):
+            place = target.find(placement.facts)
+            assert place is not None
+            for move in moves_between(placement, place):
                 key = (move.source, move.target, move.shift)
                 masks[key] = masks.get(key, 0) | move.mask
         sources = [source for source, _, _ in masks]

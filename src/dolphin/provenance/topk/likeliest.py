@@ -52,10 +52,10 @@ def likeliest_choices(
     for place, row in enumerate(rows_of[-1]):
         own = [each[:, 0 if each.shape[1] == 1 else row].tolist() for each in probs]
         slots = exists[:, place].nonzero()[:, 0].tolist()
-        found = [_chosen(wanted[:, slot, place].tolist(), layout, own) for slot in slots]
-        found = [(weight, choice) for weight, choice in found if weight > -math.inf]
-        if found:
-            possible[place], choices[place] = True, max(found, key=lambda each: each[0])[1]
+        options = [_chosen(wanted[:, slot, place].tolist(), layout, own) for slot in slots]
+        options = [(weight, choice) for weight, choice in options if weight > -math.inf]
+        if options:
+            possible[place], choices[place] = True, max(options, key=lambda each: each[0])[1]
     held = []
     for number, (tags, pattern, rows) in enumerate(
         zip(inputs, patterns[:-1], rows_of[:-1], strict=True)

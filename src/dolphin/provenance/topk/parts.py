@@ -130,7 +130,7 @@ def common_parts(facts: Sequence[Facts]) -> dict[int, Facts]:
     given = list({id(each): each for each in facts}.values())
     if all(each.chosen is None for each in given):
         return {}
-    found: dict[int, Facts] = {}
+    replacements: dict[int, Facts] = {}
     for family in _families(given):
         if len(family) == 1 or all(each.chosen is None for each in family):
             continue
@@ -148,8 +148,8 @@ def common_parts(facts: Sequence[Facts]) -> dict[int, Facts]:
         for each in family:
             target = joined or each.whole or each
             if target is not each:
-                found[id(each)] = target
-    return found
+                replacements[id(each)] = target
+    return replacements
 
 
 def _same_rows(family: Sequence[Facts]) -> bool:
