@@ -439,7 +439,7 @@ def test_where_refuses_what_is_no_condition():
         dl.where(a, "yes", "no")
     with pytest.raises(dl.InputError, match="one per row"):
         dl.where("yes", a, a)  # type: ignore[arg-type]
-    with pytest.raises(dl.InputError, match="3 rows doesn.t fit a distribution of 2 rows"):
+    with pytest.raises(dl.InputError, match="3 rows doesn't fit a distribution of 2 rows"):
         dl.where([True, False, True], dl.Distribution([[1.0], [1.0]], "a"), "b")
 
 
