@@ -1,6 +1,6 @@
 """How cost grows: with the number of rows B, and with the size of a problem.
 
-Programs with symbols of their own in every row (`hwf-7`, `clutrr-like`) cost time in proportion to
+Programs with symbols of their own in every row (`hwf-7`, `kinship-10`) cost time in proportion to
 B. Where all rows share their symbols (`sum-15`, `path-6x6`) the symbolic stage does not depend on B
 at all: plans are looked up, user functions don't run. Only the tag stage does.
 
@@ -33,7 +33,7 @@ from dolphin_tasks.bench.kinship import Kinship
 from dolphin_tasks.bench.paths import GridPaths
 from dolphin_tasks.bench.timing import Draws
 
-PROGRAMS = ("sum-15", "path-6x6", "hwf-7", "clutrr-like")
+PROGRAMS = ("sum-15", "path-6x6", "hwf-7", "kinship-10")
 BATCHES = (1, 4, 16, 64, 256, 1024)
 DRAWS = 3  # that are seen once before, so that every combination is known, and then again
 RESULTS = Path(__file__).with_name("results")

@@ -11,7 +11,7 @@ from dolphin_tasks.bench.actions import Captions
 from dolphin_tasks.bench.addition import Addition
 from dolphin_tasks.bench.boards import Sudoku
 from dolphin_tasks.bench.formulas import Formula
-from dolphin_tasks.bench.kinship import Kinship
+from dolphin_tasks.bench.kinship import Clutrr, Kinship
 from dolphin_tasks.bench.knowledge import Count, TwoHops
 from dolphin_tasks.bench.one_sample import HiddenMarkov, OneFormula, SumProgram, Trees
 from dolphin_tasks.bench.paths import Chain, GridPaths
@@ -57,7 +57,7 @@ CASES = (
     Case("kinship-4", Kinship(4, shortest=4), "dtkp-am", 3),
     Case("kinship-10", Kinship(10, shortest=10)),
     Case("kinship-10", Kinship(10, shortest=10), "dtkp-am", 3),
-    Case("clutrr-like", Kinship(10), batch=16, target=0.2),
+    Case("clutrr-like", Clutrr(4), "noisy-or", batch=16, target=0.2),
     Case("mugen-like", Captions(16), batch=3, target=0.2),
     Case("sudoku-4x4", Sudoku()),
     Case("sudoku-4x4", Sudoku(), "exact"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from dolphin_tasks.pathfinder.model import paper_features
@@ -11,40 +10,17 @@ from dolphin_tasks.pathfinder.model import paper_features
 def grid_network(facts: int) -> nn.Sequential:
     """The paper's network for 32×32 path images: images (n, 1, 32, 32) to scores of facts.
 
+    >>> import torch
     >>> grid_network(156)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 156])
     """
     return nn.Sequential(paper_features(32), nn.Linear(256, facts))
 
 
-class SentenceNetwork(nn.Module):
-    """A transformer encoder of 6 layers, 384 wide: words (n, length) to scores of relations.
-
-    The first two words stand for the two people whose relation is asked for, in both directions.
-
-    >>> SentenceNetwork(21, layers=1)(torch.zeros(3, 24, dtype=torch.long)).shape
-    torch.Size([3, 2, 21])
-    """
-
-    def __init__(self, relations: int, words: int = 4000, layers: int = 6) -> None:
-        super().__init__()
-        width = 384
-        self.words = nn.Embedding(words, width)
-        self.places = nn.Embedding(64, width)
-        layer = nn.TransformerEncoderLayer(width, 12, 4 * width, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.relation = nn.Linear(2 * width, relations)
-
-    def forward(self, sentences: Tensor) -> Tensor:
-        places = torch.arange(sentences.shape[1], device=sentences.device)
-        encoded = self.encoder(self.words(sentences) + self.places(places))
-        pairs = torch.stack([encoded[:, [0, 1]], encoded[:, [1, 0]]], dim=1)
-        return self.relation(pairs.flatten(2))
-
-
 class FactScores(nn.Module):
     """Scores of facts (n, 3): an entity, a relation and another entity, each by its vector.
 
+    >>> import torch
     >>> FactScores(50, 4)(torch.zeros(7, 3, dtype=torch.long)).shape
     torch.Size([7])
     """

@@ -69,7 +69,22 @@ def relation_asked_for(told: dl.Distribution, links: int | None = None) -> dl.Di
     Where probabilities are added up, `links` bounds how many told facts a derivation may use, and
     each derivation counts once.
     """
-    facts = derive(told) if links is None else _answers_by_length(told, links)
+    return _asked_for(derive(told) if links is None else _answers_by_length(told, links))
+
+
+def relation_along(told: dl.Distribution) -> dl.Distribution:
+    """What person 1 is to person 0, one told fact after the other from the asker on.
+
+    Finds what the table composes in this order only, which is fast for long chains, whatever the
+    provenance. `relation_asked_for` finds all that can be derived.
+    """
+    begun = dl.filter(told, lambda fact: fact.whose == ASKER)
+    away = dl.filter(told, lambda fact: fact.who != ASKER)
+    return _asked_for(dl.fixpoint(lambda known: dl.union(begun, _compose(known, away)), begun))
+
+
+def _asked_for(facts: dl.Distribution) -> dl.Distribution:
+    """The relations that facts state between the asker and the person asked about."""
     return dl.apply_if(
         facts,
         lambda fact: fact.relation,

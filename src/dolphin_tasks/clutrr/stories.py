@@ -95,15 +95,23 @@ def make_story(length: int, sentences: tuple[str, ...], rng: random.Random) -> T
     while True:
         answer = rng.choice(RELATIONS)
         chain = _split(answer, length, rng)
-        if chain is None:
-            continue
-        facts = [Fact(place, relation, place + 1) for place, relation in enumerate(chain)]
-        female = _genders(chain, rng)
-        if female is None:
-            continue
-        back = [Fact(f.who, inverse(f.relation, female[f.whose]), f.whose) for f in facts]
-        if derivable(facts + back, 0, length) == {answer}:
-            break
+        told = None if chain is None else tell(chain, answer, sentences, rng)
+        if told is not None:
+            return told
+
+
+def tell(
+    chain: list[str], answer: str, sentences: tuple[str, ...], rng: random.Random
+) -> Told | None:
+    """The story of a chain of relations, if `answer` and nothing else follows from them."""
+    length = len(chain)
+    facts = [Fact(place, relation, place + 1) for place, relation in enumerate(chain)]
+    female = _genders(chain, rng)
+    if female is None:
+        return None
+    back = [Fact(f.who, inverse(f.relation, female[f.whose]), f.whose) for f in facts]
+    if derivable(facts + back, 0, length) != {answer}:
+        return None
     names = [rng.sample(MEN, length + 1), rng.sample(WOMEN, length + 1)]
     people = [names[woman][place] for place, woman in enumerate(female)]
     told = [_tell(fact, people, female, rng.choice(sentences), rng) for fact in facts]
