@@ -134,7 +134,7 @@ def test_rounds_that_are_no_number(rounds: Any) -> None:
 
 def test_rounds_count_everything() -> None:
     edges = dl.Distribution([0.5], [(0, 1)], exclusive=False, provenance="viterbi")
-    with pytest.raises(dl.InputError, match="only_new=True takes others"):
+    with pytest.raises(dl.InputError, match="only_new=True takes steps over new ones"):
         dl.fixpoint(lambda paths: paths, edges, rounds=3, only_new=True)
 
 
