@@ -12,6 +12,7 @@ from torch import Tensor
 
 import dolphin as dl
 from dolphin.execution.recurrences import Recurrence
+from dolphin.provenance.topk.ways import LikeliestWays
 from paths import both, closure, extend, kept
 
 EDGES = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 4), (4, 1), (0, 4), (5, 0), (4, 5)]
@@ -83,6 +84,89 @@ def test_a_known_loop_gives_what_its_rounds_give(
     assert again[0] == plain[0]
     torch.testing.assert_close(again[1], plain[1])
     torch.testing.assert_close(again[2], plain[2])
+
+
+def _here(edges: dl.Distribution, prob: float, *symbols: Any) -> dl.Distribution:
+    """A fact beside the edges."""
+    probs = torch.full((edges.batch_size, len(symbols)), prob, dtype=edges.dtype)
+    return dl.Distribution(probs, symbols, exclusive=False, provenance=edges.provenance)
+
+
+def _even_and_odd(edges: dl.Distribution) -> dl.Distribution:
+    """Nodes by the parity of the ways to them, which may go round a cycle twice for it."""
+    start = _here(edges, 0.5, (0, 0))
+
+    def step(reached: dl.Distribution) -> dl.Distribution:
+        further = dl.apply_if(
+            reached,
+            edges,
+            lambda node, edge: (edge[1], 1 - node[1]),
+            on=(lambda node: node[0], lambda edge: edge[0]),
+        )
+        return dl.union(start, further)
+
+    return dl.fixpoint(step, start)
+
+
+def _undirected(edges: dl.Distribution) -> dl.Distribution:
+    """Both directions are one fact, and leading back costs nothing."""
+    return closure(dl.union(edges, dl.apply(edges, lambda edge: edge[::-1])))
+
+
+def _ends_from_one(edges: dl.Distribution) -> dl.Distribution:
+    """Where one gets from 0, given that the edge to 1 is there: that one is free then."""
+    start = dl.apply_if(edges, lambda edge: edge[0], lambda edge: edge == (0, 1))
+
+    def step(reached: dl.Distribution) -> dl.Distribution:
+        further = dl.apply_if(
+            reached, edges, lambda _, edge: edge[1], on=(lambda node: node, lambda edge: edge[0])
+        )
+        return dl.union(start, further)
+
+    return dl.fixpoint(step, start)
+
+
+def _start_that_goes(edges: dl.Distribution) -> dl.Distribution:
+    """What the first round starts from is likelier than what the others have."""
+    start, later = _here(edges, 0.9, 0), _here(edges, 0.1, 0)
+
+    def step(reached: dl.Distribution) -> dl.Distribution:
+        further = dl.apply_if(
+            reached, edges, lambda _, edge: edge[1], on=(lambda node: node, lambda edge: edge[0])
+        )
+        return dl.union(later, further)
+
+    return dl.fixpoint(step, start, rounds=30)
+
+
+@pytest.mark.parametrize(
+    ("program", "once"),
+    [(closure, True), (kept, True)]
+    + [(each, False) for each in (_even_and_odd, _undirected, _ends_from_one, _start_that_goes)],
+)
+@pytest.mark.parametrize("shortcut", [0.5, 0.9])
+def test_facts_that_are_worth_using_twice(
+    program: Step, once: bool, shortcut: float, monkeypatch: pytest.MonkeyPatch, loops: list[bool]
+) -> None:
+    searches: list[bool] = []
+    own = LikeliestWays.of
+
+    def of(*given: Any) -> LikeliestWays | None:
+        searches.append((ways := own(*given)) is not None)
+        return ways
+
+    monkeypatch.setattr(LikeliestWays, "of", of)
+    # From 0 to 1 in an even number of steps: round the cycle, which has 0 → 1 twice, or over 4.
+    probs = {(0, 1): 0.6, (1, 2): 0.99, (2, 0): 0.99, (0, 4): shortcut, (4, 1): 0.99}
+    likely = torch.tensor([[probs.get(edge, 0.1) for edge in EDGES]], dtype=torch.float64).logit()
+    algebra = dl.TopKProofs(k=1)
+    for logits in (likely, _logits(1)):
+        plain = _run(program, logits, algebra)
+        for _ in range(3):
+            again = _run(program, logits, algebra)
+        assert again[0] == plain[0]
+        torch.testing.assert_close(again[1:], plain[1:])
+    assert loops and all(loops) and set(searches) == {once}
 
 
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=repr)

@@ -82,6 +82,29 @@ class Recurrence:
         others = np.full((len(own), self.n), empty, dtype=np.int64)
         return np.concatenate([own, places]), np.concatenate([others, self.into.others])
 
+    @functools.cached_property
+    def part_of(self) -> np.ndarray:
+        """For each symbol the least one that combinations connect it with."""
+        return _parts(self)
+
+    @functools.cached_property
+    def passes_once(self) -> bool:
+        """Whether a way that meets a factor again has been where that leads to before.
+
+        So it is if in every part a factor leads to one symbol only.
+        """
+        part = self.part_of[self.sources]
+        first = {}
+        pairs = zip(part.tolist(), self.others.tolist(), self.group_of.tolist(), strict=True)
+        return all(first.setdefault((p, other), group) == group for p, other, group in pairs)
+
+    @functools.cached_property
+    def starts_with_factors(self) -> bool:
+        """Whether that holds, too, if the start consists of the factors, in their order."""
+        start = np.minimum(self.others, self.n - 1)
+        same_part = self.part_of[self.sources] == self.part_of[start]
+        return bool((self.others == self.group_of)[same_part].all())
+
     @property
     def regular(self) -> bool:
         """Whether rectangles waste little."""
@@ -187,7 +210,7 @@ def _aligned(form: Recurrence) -> np.ndarray | None:
     combinations = len(form.sources)
     if combinations < 2 * _LARGE:
         return None
-    names, part_of = np.unique(_parts(form), return_inverse=True)
+    names, part_of = np.unique(form.part_of, return_inverse=True)
     count = len(names)
     if count < 2 or combinations < count * _LARGE or combinations % count:
         return None
