@@ -3,14 +3,15 @@
     python benchmarks/fuzz.py --programs 100000 --jobs 2
 
 Every seed is one program under one provenance. A failure is shown as the smallest script that still
-fails in the same way; the exit code is 1 if there is any. Ctrl-C ends the run with a report of what
-has run so far.
+fails in the same way; the exit code is 1 if there is any. A program that takes longer than
+`--seconds` is a failure, too. Ctrl-C ends the run with a report of what has run so far.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -32,9 +33,9 @@ def _ignore_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(seeds: range) -> campaign.Tally:
+def _run(seeds: range, seconds: float) -> campaign.Tally:
     torch.set_num_threads(1)
-    return campaign.run(seeds)
+    return campaign.run(seeds, seconds)
 
 
 def main() -> int:
@@ -43,14 +44,16 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60.0, help="that a program may take")
     options = parser.parse_args()
     last = options.seed + options.programs
     chunks = [range(start, min(start + CHUNK, last)) for start in range(options.seed, last, CHUNK)]
     total, start = campaign.Tally(), time.perf_counter()
     context = multiprocessing.get_context("spawn")
+    run = functools.partial(_run, seconds=options.seconds)
     interrupted = contextlib.suppress(KeyboardInterrupt)
     with interrupted, context.Pool(options.jobs, _ignore_ctrl_c, maxtasksperchild=50) as pool:
-        for tally in pool.imap_unordered(_run, chunks):
+        for tally in pool.imap_unordered(run, chunks):
             total.add(tally)
             rate = total.programs / (time.perf_counter() - start)
             print(

@@ -399,3 +399,12 @@ def test_gradients_given_a_rare_event(name, missing, dtype):
     assert found.item() == pytest.approx(1 / 3, abs=error)
     (slope,) = torch.autograd.grad(found.sum(), x)
     torch.testing.assert_close(slope, torch.full_like(x, -1 / 3), rtol=0.0, atol=error)
+
+
+@pytest.mark.parametrize("name", ["damp", "viterbi", "min-max", "noisy-or", "exact", "dtkp-am"])
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_certain_event_says_nothing_and_a_certain_no_leaves_nothing(name, holds):
+    x = torch.tensor([[0.3, 0.7], [0.6, 0.4]])  # no gradients are needed for it
+    d = dl.Distribution(x, [0, 1], provenance=name)
+    found = dl.condition(d, dl.Distribution.certain(holds, batch=2, provenance=name)).probs()
+    torch.testing.assert_close(found, x if holds else torch.zeros(2, 2))

@@ -6,11 +6,14 @@ results; `benchmarks/fuzz.py` runs as many more as there is time for.
 
 from __future__ import annotations
 
+import contextlib
+import time
+
 import pytest
 
 import dolphin as dl
 from fuzzing import campaign
-from fuzzing.check import WrongAnswerError, check
+from fuzzing.check import Outcome, WrongAnswerError, check
 from fuzzing.generate import Program, Statement
 
 PROGRAMS, CHUNK = 2000, 40
@@ -22,6 +25,19 @@ def test_random_programs_do_what_the_definitions_say(start):
     assert not tally.failures, "\n".join(campaign.report(tally))
     # A program that the definitions leave open, or refuse, compares nothing.
     assert tally.outcomes["compared"] >= 0.7 * CHUNK
+
+
+def test_a_program_that_does_not_end_is_a_failure(monkeypatch):
+    def endless(program):
+        while program.seed == 1:
+            with contextlib.suppress(Exception):  # as a program may do
+                time.sleep(0.01)
+        return Outcome("compared", None)
+
+    monkeypatch.setattr(campaign, "check", endless)
+    tally = campaign.run(range(3), seconds=0.2)
+    assert tally.outcomes == {"compared": 2, "failed": 1}
+    assert [(failure.seed, failure.kind) for failure in tally.failures] == [(1, "too slow")]
 
 
 def program_of(provenance: str, text: str, k: int | None = None, double: bool = False) -> Program:

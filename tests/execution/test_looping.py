@@ -216,6 +216,13 @@ def test_rounds_that_are_no_number(rounds: Any) -> None:
         dl.fixpoint(lambda paths: paths, edges, rounds=rounds)
 
 
+@pytest.mark.parametrize("name", ["damp", "exact", "viterbi"])
+def test_rounds_that_would_not_end(name: str) -> None:
+    edges = dl.Distribution([0.5], [(0, 1)], exclusive=False, provenance=name)
+    with pytest.raises(dl.InputError, match=r"at most 100,000 steps, got 10+\. Leave it out"):
+        dl.fixpoint(lambda paths: paths, edges, rounds=10**30)
+
+
 def test_rounds_count_everything() -> None:
     edges = dl.Distribution([0.5], [(0, 1)], exclusive=False, provenance="viterbi")
     with pytest.raises(dl.InputError, match="only_new=True takes steps over new ones"):

@@ -208,6 +208,10 @@ def _shares(
 ) -> tuple[Tensor, list[Tensor]]:
     """log P(target), (B,), and h = ∂ log P / ∂ log p of each symbol of each input, (B, width)."""
     logs = log_prob_of(result, operation, wanted, None)
+    for d in given:
+        _check_differentiable(operation, d.provenance)
+    if result.constant:  # it depends on no input, so it says nothing about any
+        return logs, [logs.new_zeros(result.batch, d.width) for d in given]
     variables = [_variable(operation, number, d) for number, d in enumerate(given)]
     if not logs.requires_grad:
         raise _not_recorded(operation, "the result")
@@ -234,13 +238,16 @@ def _shares(
     return logs, shares
 
 
-def _variable(operation: str, number: int, d: Tagged) -> Tensor:
-    """The tensor that a result's gradients are taken with respect to."""
-    if not isinstance(d.provenance, (LogTags, TruthValues)):
+def _check_differentiable(operation: str, provenance: Provenance) -> None:
+    if not isinstance(provenance, (LogTags, TruthValues)):
         raise UnsupportedError(
-            f"{operation}: {d.provenance!r} has no gradients with respect to probabilities. Use "
+            f"{operation}: {provenance!r} has no gradients with respect to probabilities. Use "
             "'exact' or 'dtkp-am' as the provenance of the inputs."
         )
+
+
+def _variable(operation: str, number: int, d: Tagged) -> Tensor:
+    """The tensor that a result's gradients are taken with respect to."""
     tags = made_as(d).tags  # what the result was computed from, also inside `batched`
     if tags is None or not tags.requires_grad:
         raise _not_recorded(operation, f"input {number}")

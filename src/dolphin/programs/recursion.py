@@ -38,6 +38,8 @@ from dolphin.symbolic.tables import SymbolTable
 R = TypeVar("R")
 S = TypeVar("S")
 
+MOST_ROUNDS = 100_000  # steps that may all be taken, and recorded for gradients
+
 
 @eager
 def fixpoint(
@@ -75,8 +77,8 @@ def fixpoint(
             gradients, all rounds run over everything: they decide how equally likely derivations
             share a gradient.
         rounds: return the result of this many steps, settled or not, in place of
-            `max_iterations`: paths of a bounded length. Steps that can be seen to change no tag are
-            left out.
+            `max_iterations`: paths of a bounded length; at most 100,000. Steps that can be seen to
+            change no tag are left out.
 
     >>> import dolphin as dl
     >>> edges = dl.Distribution([0.9, 0.8], [(0, 1), (1, 2)], exclusive=False)
@@ -151,7 +153,13 @@ def _limit(max_iterations: int, rounds: int | None, only_new: bool) -> Limit:
             "fixpoint: rounds= counts steps over all symbols, but only_new=True takes steps over "
             "new ones. Leave one of them out."
         )
-    return Limit(count("fixpoint", "rounds=", rounds, least=0), enough=True)
+    rounds = count("fixpoint", "rounds=", rounds, least=0)
+    if rounds > MOST_ROUNDS:
+        raise InputError(
+            f"fixpoint: rounds= takes at most {MOST_ROUNDS:,} steps, got {shorten(rounds)}. Leave "
+            "it out to repeat step until nothing changes."
+        )
+    return Limit(rounds, enough=True)
 
 
 def _looped(

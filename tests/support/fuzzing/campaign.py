@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fuzzing.check import WrongAnswerError, check
-from fuzzing.generate import generate
+from fuzzing.generate import Program, generate
+from fuzzing.limits import TooSlowError, at_most
 from fuzzing.shrink import shrink
+
+SHRINKING = 5  # times what one program may take
 
 
 @dataclass
@@ -39,26 +43,38 @@ class Tally:
         self.failures += other.failures
 
 
-def run(seeds: Iterable[int]) -> Tally:
-    """Generate and check the programs of these seeds."""
+def run(seeds: Iterable[int], seconds: float | None = None) -> Tally:
+    """Generate and check the programs of these seeds, each for at most this long."""
     tally, shrunk = Tally(), set()
     for seed in seeds:
         program = generate(seed)
         tally.provenances[program.provenance] += 1
         tally.features.update(program.features)
         try:
-            outcome = check(program)
+            with at_most(seconds):
+                outcome = check(program)
+        except TooSlowError:
+            slow = WrongAnswerError("too slow", f"not done after {seconds} seconds")
+            _add_failure(tally, seed, program, slow)
         except WrongAnswerError as mismatch:
-            tally.outcomes["failed"] += 1
             if mismatch.kind not in shrunk:  # one of each kind will do
                 shrunk.add(mismatch.kind)
-                program, mismatch = shrink(program, mismatch)
-            script = program.script(program.k or 5)
-            tally.failures.append(Failure(seed, mismatch.kind, str(mismatch), script))
+                with (
+                    contextlib.suppress(TooSlowError),
+                    at_most(None if seconds is None else SHRINKING * seconds),
+                ):
+                    program, mismatch = shrink(program, mismatch)
+            _add_failure(tally, seed, program, mismatch)
         else:
             tally.outcomes[outcome.what] += 1
             tally.notes.update(outcome.notes)
     return tally
+
+
+def _add_failure(tally: Tally, seed: int, program: Program, mismatch: WrongAnswerError) -> None:
+    tally.outcomes["failed"] += 1
+    script = program.script(program.k or 5)
+    tally.failures.append(Failure(seed, mismatch.kind, str(mismatch), script))
 
 
 def report(tally: Tally) -> Iterator[str]:
