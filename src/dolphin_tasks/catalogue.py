@@ -86,7 +86,7 @@ def _import_task(place: str) -> type[Task[Any, Any]]:
         sys.path.insert(0, "")
     token = importing.set(module_name)
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except OptionError:
         raise
     except SystemExit:
@@ -97,10 +97,10 @@ def _import_task(place: str) -> type[Task[Any, Any]]:
     finally:
         importing.reset(token)
     for part in class_name.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, Task)):
+        target = getattr(target, part, None)
+    if not (isinstance(target, type) and issubclass(target, Task)):
         raise OptionError(
             f"{module_name} has no task {class_name!r}: a subclass of "
             "dolphin_tasks.training.task.Task."
         )
-    return found
+    return target

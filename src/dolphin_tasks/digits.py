@@ -82,9 +82,9 @@ class DigitRows:
 
     def dealt(self, order: Tensor) -> DigitRows:
         """The same images in other rows: `order` (rows, places) are their numbers."""
-        made = copy.copy(self)
-        made.order = order
-        return made
+        rows = copy.copy(self)
+        rows.order = order
+        return rows
 
     def __len__(self) -> int:
         return len(self.order)

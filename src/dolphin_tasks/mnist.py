@@ -233,10 +233,10 @@ def parse_idx(content: bytes, name: str = "idx file") -> np.ndarray:
     if content[:3] != b"\x00\x00\x08" or not dimensions or len(content) < start:
         raise DataError(f"{name} is not an idx file of bytes: it starts with {content[:4]!r}")
     shape = tuple(int(size) for size in np.frombuffer(content, ">i4", dimensions, 4))
-    expected, found = int(np.prod(shape, dtype=np.int64)), len(content) - start
-    if expected != found:
-        kind = "is truncated" if found < expected else "is too long"
-        raise DataError(f"{name} {kind}: its header promises {expected:,} bytes, it has {found:,}")
+    expected, length = int(np.prod(shape, dtype=np.int64)), len(content) - start
+    if expected != length:
+        kind = "is truncated" if length < expected else "is too long"
+        raise DataError(f"{name} {kind}: its header promises {expected:,} bytes, it has {length:,}")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -270,10 +270,10 @@ def _decompress(path: Path) -> bytes:
 
 
 def _check(content: bytes, expected: str, name: str) -> None:
-    found = sha256(content)
-    if found != expected:
+    actual = sha256(content)
+    if actual != expected:
         raise DataError(
-            f"{name} has the wrong checksum: SHA-256 {found[:16]}… instead of {expected[:16]}…"
+            f"{name} has the wrong checksum: SHA-256 {actual[:16]}… instead of {expected[:16]}…"
         )
 
 

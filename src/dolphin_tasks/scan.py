@@ -136,13 +136,13 @@ def _pieces(mask: Tensor) -> list[_Piece]:
         if torch.equal(spread, labels):
             break
         labels = spread
-    found = []
+    pieces = []
     for label in labels.unique().tolist():
         if label:
             piece = labels == label
             (top, left), (bottom, right) = (p.tolist() for p in piece.nonzero().aminmax(dim=0))
-            found.append(_Piece(piece, top, bottom + 1, left, right + 1))
-    return sorted(found, key=lambda piece: piece.left + piece.right)
+            pieces.append(_Piece(piece, top, bottom + 1, left, right + 1))
+    return sorted(pieces, key=lambda piece: piece.left + piece.right)
 
 
 def _line(pieces: Sequence[_Piece]) -> tuple[int, int]:
@@ -280,9 +280,9 @@ def read_pictures(
     """
     symbols: list[Tensor] = []
     for path in paths:
-        found = cut(level(load_ink(path)))
-        if not found:
+        parts = cut(level(load_ink(path)))
+        if not parts:
             raise DataError(f"{path}: there is nothing on it that could be a symbol.")
-        symbols += [fit(symbol, size, box, by_mass=by_mass) for symbol in found]
+        symbols += [fit(symbol, size, box, by_mass=by_mass) for symbol in parts]
     symbols = [thin(symbol) for symbol in symbols] if fine_pen else symbols
     return torch.stack(symbols)[:, None]

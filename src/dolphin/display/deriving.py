@@ -55,10 +55,10 @@ _Symbols = dict[Any, _Node]  # those that follow from the facts
 def explained(records: dict[int, Record], last: int, symbol: Any, row: int) -> Proofs:
     """The proofs of a symbol of step `last`, and how it follows from each."""
     result = records[last].result
-    found = proofs_of(result, symbol, row)
+    every = proofs_of(result, symbol, row)
     row %= result.batch
     proofs, derivations = [], []
-    for probability, facts in found:
+    for probability, facts in every:
         replay = _Replay(records, facts, row)
         node = replay.follows(last).get(canonical(symbol))
         named = tuple(replay.facts.values())
@@ -94,12 +94,12 @@ class _Replay:
             symbols = itertools.islice(self._members(d), _COMBINATIONS)
             return {canonical(s): _Node(Derivation(s, "certain", ()), 1) for s in symbols}
         if record.operation in ("union", "sample", "filter", "new"):
-            found = _smallest(self._handed_on(record))
+            derived = _smallest(self._handed_on(record))
         elif record.task is not None or record.operation == "reduce":
-            found = _smallest(self._combined(record))
+            derived = _smallest(self._combined(record))
         else:
-            found = {}
-        return found or self._not_taken_apart(record)
+            derived = {}
+        return derived or self._not_taken_apart(record)
 
     def _handed_on(self, record: Record) -> Iterator[tuple[Any, _Node]]:
         """The symbols that an operation passes on unchanged, without a separate line."""

@@ -34,7 +34,7 @@ def likeliest(call: Call, keep: int) -> Tagged:
     results = {n: call.table.symbols[node.result] for n, (node, _) in enumerate(nodes)
                if node.result is not None}  # fmt: skip
     d = tagged_of(apply(frontier, lambda number: results[number], cache=False))
-    batch = max([d.batch, *(known.batch for known in call.known)])
+    batch = max([d.batch, *(other.batch for other in call.known)])
     if d.batch < batch:  # what is not asked for has more rows
         d = d.take_rows(np.zeros(batch, dtype=np.int64))
     exclusive = all(each.tagged.exclusive for each in call.choices.values())

@@ -268,14 +268,14 @@ class Draws:
 
     def of(self, combinations: Sequence[int]) -> Draws:
         """Some of the combinations."""
-        known = self.labels
+        own = self.labels
         chosen = [column for c in combinations for column in self.groups[c]]
         place = {c: number for number, c in enumerate(combinations)}
         labels = DrawLabels(
-            known.name,
-            tuple(known.arguments[c] for c in combinations),
-            tuple(known.outcomes[column] for column in chosen),
-            tuple(place[known.combination[column]] for column in chosen),
+            own.name,
+            tuple(own.arguments[c] for c in combinations),
+            tuple(own.outcomes[column] for column in chosen),
+            tuple(place[own.combination[column]] for column in chosen),
         )
         return Draws([self.chances[c] for c in combinations], labels)
 

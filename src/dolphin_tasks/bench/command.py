@@ -151,23 +151,27 @@ def _busy() -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The options of `dolphin bench`."""
-    made = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="dolphin bench",
         description="Time the symbolic part of programs against their networks.",
         epilog="programs: " + ", ".join(NAMES),
     )
-    made.add_argument("names", nargs="*", metavar="PROGRAM", help="which programs (default: all)")
-    made.add_argument("--batch", type=int, help="rows of a batch (default: each program's own)")
-    made.add_argument("--provenance", help="e.g. damp or dtkp-am (default: each program's own)")
-    made.add_argument("--k", type=int, help="proofs of a symbol, for provenances that keep some")
-    made.add_argument("--steps", type=int, default=20, help="timed steps (default: 20)")
-    made.add_argument("--inputs", choices=get_args(Inputs), default="early",
+    options.add_argument(
+        "names", nargs="*", metavar="PROGRAM", help="which programs (default: all)"
+    )
+    options.add_argument("--batch", type=int, help="rows of a batch (default: each program's own)")
+    options.add_argument("--provenance", help="e.g. damp or dtkp-am (default: each program's own)")
+    options.add_argument("--k", type=int, help="proofs of a symbol, for provenances that keep some")
+    options.add_argument("--steps", type=int, default=20, help="timed steps (default: 20)")
+    options.add_argument("--inputs", choices=get_args(Inputs), default="early",
                       help="a network early in training, or a confident one")  # fmt: skip
-    made.add_argument("--device", default="cpu")
-    made.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
-    made.add_argument("--no-memory", action="store_true", help="don't measure peak memory")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the results there as well")
-    return made
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
+    options.add_argument("--no-memory", action="store_true", help="don't measure peak memory")
+    options.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the results there as well"
+    )
+    return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -189,10 +193,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{_busy()}\n"
     )
     out.write(_line(COLUMNS) + "\n" + "-" * (sum(WIDTHS) + len(WIDTHS) - 1) + "\n")
-    found = []
+    measurements = []
     for case in cases:
         torch.manual_seed(0)
-        found.append(
+        measurements.append(
             measure(
                 case,
                 steps=args.steps,
@@ -201,14 +205,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 memory=not args.no_memory,
             )
         )
-        out.write(_line(_cells(found[-1])) + "\n")
+        out.write(_line(_cells(measurements[-1])) + "\n")
         for other in case.program.others():
-            times = found[-1].compared[other.name]
+            times = measurements[-1].compared[other.name]
             short = "" if times >= other.at_least else " !"
             out.write(f"  {other.name}: {times:.2f} times as long ({other.at_least:.2f}{short})\n")
         out.flush()
         if args.json is not None:  # now, in case a later program is interrupted
             args.json.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps([asdict(m) for m in found], indent=2)
+            text = json.dumps([asdict(m) for m in measurements], indent=2)
             args.json.write_text(text + "\n", encoding="utf-8")
     return 0

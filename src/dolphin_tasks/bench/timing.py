@@ -73,17 +73,17 @@ def time_both(
         symbolic.step()
     network.step()
     turns = min(steps, MOST_TURNS)
-    found: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     neural: list[tuple[float, float]] = []
     started = time.perf_counter()
     for turn in range(turns):
         neural.append(network.step())
         until, wanted = time.perf_counter() + SHORTEST, (turn + 1) * steps // turns
-        while len(found) < wanted or time.perf_counter() < until:
-            found.append(symbolic.step())
+        while len(times) < wanted or time.perf_counter() < until:
+            times.append(symbolic.step())
         if turn >= 2 and time.perf_counter() - started > budget:
             break
-    return _medians(found), _medians(neural)
+    return _medians(times), _medians(neural)
 
 
 def compare(

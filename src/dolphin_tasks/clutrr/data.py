@@ -163,10 +163,10 @@ class StoryBatch:
         """Stories as one batch."""
         texts = dict.fromkeys(p.text for story in stories for p in story.passages)
         places = {text: place for place, text in enumerate(texts)}
-        found = [(row, story, m) for row, story in enumerate(stories) for m in story.mentions]
-        where = [places[story.passages[m.passage].text] for _, story, m in found]
-        numbers = {(row, m.passage, m.slots): n for n, (row, _, m) in enumerate(found)}
-        reverse = [numbers[row, m.passage, (m.slots[1], m.slots[0])] for row, _, m in found]
+        mentions = [(row, story, m) for row, story in enumerate(stories) for m in story.mentions]
+        where = [places[story.passages[m.passage].text] for _, story, m in mentions]
+        numbers = {(row, m.passage, m.slots): n for n, (row, _, m) in enumerate(mentions)}
+        reverse = [numbers[row, m.passage, (m.slots[1], m.slots[0])] for row, _, m in mentions]
 
         def column(values: list[int], *shape: int) -> Tensor:
             return torch.tensor(values, dtype=torch.int64).view(-1, *shape)
@@ -175,13 +175,13 @@ class StoryBatch:
             tuple(stories),
             tuple(texts),
             column(where),
-            column([slot for *_, m in found for slot in m.slots], 2),
+            column([slot for *_, m in mentions for slot in m.slots], 2),
             column(reverse),
-            column([row for row, *_ in found]),
-            column([person for *_, m in found for person in m.pair], 2),
-            column([m.repeat for *_, m in found]),
-            column([m.truth for *_, m in found]),
-            column([m.untold for *_, m in found]).bool(),
+            column([row for row, *_ in mentions]),
+            column([person for *_, m in mentions for person in m.pair], 2),
+            column([m.repeat for *_, m in mentions]),
+            column([m.truth for *_, m in mentions]),
+            column([m.untold for *_, m in mentions]).bool(),
         )
 
 
@@ -220,9 +220,9 @@ def find_archive(data_dir: Path | None, chains: int) -> Path | None:
     if data_dir is not None and (root.is_file() or any(root.glob("*test.csv"))):
         return root
     for folder in (root, root / "clutrr"):
-        for found in (folder / f"{name}.zip", folder / name):
-            if found.exists():
-                return found
+        for path in (folder / f"{name}.zip", folder / name):
+            if path.exists():
+                return path
     if data_dir is not None:
         raise DataError(
             f"{data_dir} holds neither {name}.zip nor test stories of CLUTRR (*test.csv)."

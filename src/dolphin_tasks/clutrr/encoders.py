@@ -161,8 +161,10 @@ class PretrainedEncoder(Encoder):
             )
         ]
         device = self.model.device
-        found = self.model(input_ids=tokens["input_ids"].to(device), attention_mask=mask.to(device))
-        return Encoded(found.last_hidden_state, torch.tensor(people, device=device))
+        output = self.model(
+            input_ids=tokens["input_ids"].to(device), attention_mask=mask.to(device)
+        )
+        return Encoded(output.last_hidden_state, torch.tensor(people, device=device))
 
 
 def _load_pretrained(source: str) -> tuple[Any, Any]:

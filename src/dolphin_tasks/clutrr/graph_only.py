@@ -72,8 +72,8 @@ def count_right(stories: Sequence[Story], answers: Sequence[str]) -> Counts:
 
 def doubts(story: Story) -> set[str]:
     """Every relation that follows from the listed ones, if there are several."""
-    found = derivable(story.facts(), ASKER, ASKED) or {UNKNOWN}
-    return found if len(found) > 1 else set()
+    relations = derivable(story.facts(), ASKER, ASKED) or {UNKNOWN}
+    return relations if len(relations) > 1 else set()
 
 
 def explain(story: Story, answer: str) -> str:
@@ -86,9 +86,9 @@ def explain(story: Story, answer: str) -> str:
     """
     chain = [story.told.relations[0][0]]
     chain += [f"{relation} {b}" for _, relation, b in story.told.relations]
-    found = " or ".join(sorted(doubts(story)))
+    options = " or ".join(sorted(doubts(story)))
     verdict = "is right" if answer == story.told.answer else "is wrong"
-    return f"{', '.join(chain)}: {found} ({answer} {verdict})"
+    return f"{', '.join(chain)}: {options} ({answer} {verdict})"
 
 
 @dataclass(frozen=True)

@@ -110,17 +110,17 @@ def derivable(facts: Iterable[Fact], asker: int, asked: int) -> set[str]:
     >>> sorted(derivable(told, 0, 1))
     ['mother', 'mother-in-law']
     """
-    known = set(facts)
+    derived = set(facts)
     while True:
         about: dict[int, list[Fact]] = {}
-        for fact in known:
+        for fact in derived:
             about.setdefault(fact.whose, []).append(fact)
         new = {
             compose(first, second)
-            for first in known
+            for first in derived
             for second in about.get(first.who, ())
             if connects(first, second)
         }
-        if new <= known:
+        if new <= derived:
             return {fact.relation for fact in about.get(asker, ()) if fact.who == asked}
-        known |= new
+        derived |= new

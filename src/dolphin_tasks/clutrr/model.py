@@ -66,8 +66,8 @@ class RelationReader(nn.Module):
             parts.append(self._ask(encoded, within[where[mine]].to(device), slots[mine].to(device)))
             places.append(mine)
         back = torch.cat(places).argsort().to(device)
-        found = self.leave(torch.cat(parts)[back])
-        return _from_both_sides(found, reverse.to(device))
+        logits = self.leave(torch.cat(parts)[back])
+        return _from_both_sides(logits, reverse.to(device))
 
     def _ask(self, encoded: Encoded, where: Tensor, slots: Tensor) -> Tensor:
         """(mentions, 3 · width): both people, and what they find in the passage."""
@@ -82,16 +82,16 @@ class RelationReader(nn.Module):
         scores = torch.einsum("mhd,mthd->mht", query, keys) / math.sqrt(query.shape[-1])
         padding = (people == PADDING)[:, None]
         weights = scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1)
-        found = torch.einsum("mht,mthd->mhd", weights, F.gelu(values))
-        return torch.cat([a, b, found.flatten(1)], 1)
+        attended = torch.einsum("mht,mthd->mhd", weights, F.gelu(values))
+        return torch.cat([a, b, attended.flatten(1)], 1)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1))
 
 
-def _from_both_sides(found: Tensor, reverse: Tensor) -> Tensor:
+def _from_both_sides(logits: Tensor, reverse: Tensor) -> Tensor:
     """Logits of relations (mentions, 21) from those of kinds and genders (mentions, 13)."""
-    kinds, genders = found.split([NOTHING + 1, 2], 1)
+    kinds, genders = logits.split([NOTHING + 1, 2], 1)
     kinds = kinds + kinds[reverse][:, [*REVERSED_KINDS, NOTHING]]
     relations = kinds[:, :NOTHING, None] + genders[:, None]  # in the order of RELATIONS
     return torch.cat([relations.flatten(1), kinds[:, NOTHING:]], 1)

@@ -128,8 +128,8 @@ class ClutrrTask(Task[ClutrrConfig, StoryBatch]):
         for start in range(0, len(stories), EVALUATION_BATCH):
             batch = StoryBatch.of(stories[start : start + EVALUATION_BATCH])
             asked = (batch.truths != data.NOT_TOLD) & batch.untold
-            found = self.read(network, batch)[0].argmax(1).cpu()[asked]
-            right += int((found == batch.truths[asked]).sum())
+            read = self.read(network, batch)[0].argmax(1).cpu()[asked]
+            right += int((read == batch.truths[asked]).sum())
             total += int(asked.sum())
         return {"right": right, "total": total}
 

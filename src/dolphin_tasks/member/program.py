@@ -14,10 +14,10 @@ def member(
     >>> member(digits, dl.Distribution.certain(3)).row(0)
     [(True, 0.6), (False, 0.4)]
     """
-    found = dl.apply(digits[0], asked, _same)
+    answer = dl.apply(digits[0], asked, _same)
     for digit in digits[1:]:
-        found = dl.apply(found, dl.apply(digit, asked, _same), _either)
-    return found
+        answer = dl.apply(answer, dl.apply(digit, asked, _same), _either)
+    return answer
 
 
 def _same(digit: int, asked: int) -> bool:

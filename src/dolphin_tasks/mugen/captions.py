@@ -112,9 +112,9 @@ def read_phrases(caption: str) -> list[Phrase]:
     for piece in BREAK.split(caption):
         text = " ".join(piece.split())
         lower = text.lower()
-        found = tuple(str(match.lastgroup) for match in VERB.finditer(lower))
-        if found:
-            phrases.append(Phrase(text, found))
+        actions = tuple(str(match.lastgroup) for match in VERB.finditer(lower))
+        if actions:
+            phrases.append(Phrase(text, actions))
         elif not SUBJECT.match(lower) and not (phrases and CONTINUED.match(lower)):
             raise DataError(
                 f"the caption {caption!r} has a phrase without a known action: {text!r}. Known "

@@ -160,19 +160,19 @@ def load(
         )
         source = f"a generated platform world, seed {world} (not the real Mugen)"
         return Data(train, validation, test, source)
-    made: list[Groups] = []
+    splits: list[Groups] = []
     skipped = 0
     for name, size in zip(SPLITS, sizes, strict=True):
-        found = annotations.read_split(folder, name, size, captions)
-        skipped += found.skipped
-        footage = annotations.Recorded([clip.frames for clip in found.clips])
-        actions = torch.tensor([clip.actions for clip in found.clips])
-        texts = [clip.caption for clip in found.clips]
-        made.append(Groups(footage, texts, actions, mirror and name == "train"))
-        if not len(made[-1]):
+        split = annotations.read_split(folder, name, size, captions)
+        skipped += split.skipped
+        footage = annotations.Recorded([clip.frames for clip in split.clips])
+        actions = torch.tensor([clip.actions for clip in split.clips])
+        texts = [clip.caption for clip in split.clips]
+        splits.append(Groups(footage, texts, actions, mirror and name == "train"))
+        if not len(splits[-1]):
             raise DataError(
                 f"{folder / annotations.FILES[name]}: the {len(texts)} usable clips make no group "
                 f"of {GROUP} with different actions."
             )
     source = f"annotated clips in {folder}, {captions} captions; {skipped} clips left out"
-    return Data(made[0], made[1], made[2], source)
+    return Data(splits[0], splits[1], splits[2], source)

@@ -91,10 +91,10 @@ def _stretches(actions: Sequence[str]) -> list[tuple[int, int, str]]:
     >>> _stretches(["walk", "walk", "jump"])
     [(0, 2, 'walk'), (2, 3, 'jump')]
     """
-    found: list[tuple[int, int, str]] = []
+    stretches: list[tuple[int, int, str]] = []
     for place, action in enumerate(actions):
-        if found and found[-1][2] == action:
-            found[-1] = (found[-1][0], place + 1, action)
+        if stretches and stretches[-1][2] == action:
+            stretches[-1] = (stretches[-1][0], place + 1, action)
         else:
-            found.append((place, place + 1, action))
-    return found
+            stretches.append((place, place + 1, action))
+    return stretches

@@ -103,8 +103,8 @@ def group_scores(logits: Tensor, captions: Sequence[Sequence[Deeds]]) -> Tensor:
     """
     groups, clips = logits.shape[:2]
     every = [deeds for group in captions for deeds in group]
-    found = scores(logits.flatten(0, 1), every).view(groups, clips, groups, -1)
-    return found.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+    result = scores(logits.flatten(0, 1), every).view(groups, clips, groups, -1)
+    return result.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
 
 
 def matching_losses(scores: Tensor) -> Tensor:

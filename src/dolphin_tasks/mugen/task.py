@@ -97,8 +97,8 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
 
     def read(self, network: nn.Module, batch: data.GroupBatch) -> Outputs:
         device = next(network.parameters()).device
-        found = network(batch.clips.flatten(0, 1).to(device))
-        return (found.unflatten(0, batch.clips.shape[:2]),)
+        logits = network(batch.clips.flatten(0, 1).to(device))
+        return (logits.unflatten(0, batch.clips.shape[:2]),)
 
     def scores(self, outputs: Outputs, batch: data.GroupBatch) -> Tensor:
         """(groups, clips, captions), log-probabilities that clips show what captions tell."""
@@ -171,8 +171,8 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
                 right += bool(scores[0] > scores[1:].max())
                 total += 1
                 chance += 1 / (1 + len(others))
-        found = {"right": right, "total": total}
-        return {"vtr": found, "chance": chance / max(1, total)}
+        counts = {"right": right, "total": total}
+        return {"vtr": counts, "chance": chance / max(1, total)}
 
     def _scores_of(
         self, network: nn.Module, samples: data.Groups, clips: Tensor, deeds: Sequence[Deeds]
@@ -287,16 +287,16 @@ def _ends(actions: Sequence[str]) -> list[int]:
 
 def _named_phrases(caption: str) -> list[tuple[str, str]]:
     """Each action of a caption's sequence, with the phrases that name it."""
-    found: list[tuple[str, str]] = []
+    phrases: list[tuple[str, str]] = []
     for phrase in read_phrases(caption):
         for action in phrase.actions:
-            if found and found[-1][0] == action:
-                before = found.pop()[1]
+            if phrases and phrases[-1][0] == action:
+                before = phrases.pop()[1]
                 text = before if before.endswith(phrase.text) else f"{before}, {phrase.text}"
-                found.append((action, text))
+                phrases.append((action, text))
             else:
-                found.append((action, phrase.text))
-    return found
+                phrases.append((action, phrase.text))
+    return phrases
 
 
 def _generated(name: str) -> tuple[Tensor, str, Tensor]:

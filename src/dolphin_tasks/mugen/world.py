@@ -307,7 +307,7 @@ class _Life:
 
     def _idlers(self, platforms: list[Platform]) -> list[Thing]:
         """Coins, gems and monsters that Mugen doesn't meet."""
-        found: list[Thing] = []
+        things: list[Thing] = []
         places = [Platform(-60, 60, 0), Platform(-60, 60, 0), *platforms]
         for _ in range(int(self.rng.integers(2, 6))):
             place = places[int(self.rng.integers(len(places)))]
@@ -316,8 +316,8 @@ class _Life:
             hover = 3 if kind in TREASURES else 0
             thing = _Meeting(kind, x, FLOORS[place.level], FRAMES, FRAMES, (), hover=hover).thing()
             if not self._near(thing):
-                found.append(thing)
-        return found
+                things.append(thing)
+        return things
 
     def _near(self, thing: Thing) -> bool:
         """Whether it is ever so near to Mugen that they seem to meet."""

@@ -68,7 +68,7 @@ def find_arena(size: int, dashes: int, data_dir: Path | None) -> Path | None:
 
 def list_arena(folder: Path) -> Listed:
     """The pictures of a subset and their labels, in the order of its metadata."""
-    found: Listed = []
+    pictures: Listed = []
     lists = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
     for path in lists:
         rows = _rows(path)
@@ -80,10 +80,10 @@ def list_arena(folder: Path) -> Listed:
                     f"{path}, line {number}: expected folder, file, number and label (0 or 1), got "
                     f"{' '.join(parts)[:60]!r}."
                 )
-            found.append((folder / parts[0] / parts[1], parts[3] == "1"))
-    if not found:
+            pictures.append((folder / parts[0] / parts[1], parts[3] == "1"))
+    if not pictures:
         raise DataError(f"{folder / 'metadata'} holds no lists of pictures (*.npy).")
-    return found
+    return pictures
 
 
 def _rows(path: Path) -> list[list[str]]:

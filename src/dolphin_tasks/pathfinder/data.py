@@ -225,20 +225,20 @@ def _make_all(orders: list[Order], workers: int) -> Iterator[Shard]:
 
 def make_shard(order: Order) -> Shard:
     """One piece of the plans, from its file or newly made."""
-    found = _cached(order)
-    if found is not None:
-        return found
+    cached = _cached(order)
+    if cached is not None:
+        return cached
     design, seed, start, count, _ = order
     plans = [generate(design, seed, index) for index in range(start, start + count)]
-    made = {
+    shard = {
         "contours": np.stack([plan.contours for plan in plans]),
         "distractors": np.stack([plan.distractors for plan in plans]),
         "first": np.array([plan.first for plan in plans], dtype=np.uint8),
         "labels": np.array([plan.label for plan in plans], dtype=bool),
     }
     with atomic_write(_file(order)) as stream:
-        np.savez_compressed(stream, **made)  # pyright: ignore[reportArgumentType]
-    return made
+        np.savez_compressed(stream, **shard)  # pyright: ignore[reportArgumentType]
+    return shard
 
 
 def _file(order: Order) -> Path:
@@ -249,20 +249,20 @@ def _cached(order: Order) -> Shard | None:
     """The plans of a file, if it holds enough of them; a damaged one counts as none."""
     try:
         with np.load(_file(order)) as stored:
-            found = {name: stored[name][: order[3]] for name in FIELDS}
+            shard = {name: stored[name][: order[3]] for name in FIELDS}
     except BROKEN_ARRAYS:
         return None
-    return found if len(found["labels"]) == order[3] else None
+    return shard if len(shard["labels"]) == order[3] else None
 
 
 def _report(parts: Iterator[Shard], count: int, what: str) -> list[Shard]:
     """Collect the pieces, and count on standard error if that is a terminal."""
-    found: list[Shard] = []
+    shards: list[Shard] = []
     done = 0
     show: Callable[[str], object] = sys.stderr.write if sys.stderr.isatty() else lambda text: None
     for part in parts:
-        found.append(part)
+        shards.append(part)
         done += len(part["labels"])
         show(f"\r{what}: {done:,} of {count:,} images planned")
     show("\n")
-    return found
+    return shards

@@ -336,13 +336,13 @@ class _Moves:
 
     def likely(self, before: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Directions after another one, their weights, and the surroundings (n, heads) of heads."""
-        known = self._likely.get(before)
-        if known is None:
+        choices = self._likely.get(before)
+        if choices is None:
             weights = self.weights[before]
             able = np.flatnonzero(weights > 1e-12)
-            known = (able + 360, weights[able], self.disc[:, None] + self.heads[able])
-            self._likely[before] = known
-        return known
+            choices = (able + 360, weights[able], self.disc[:, None] + self.heads[able])
+            self._likely[before] = choices
+        return choices
 
     def cover(self, direction: int) -> np.ndarray:
         """What a dash reserves around the point that it is drawn from."""

@@ -41,8 +41,10 @@ def both_orders(pairs: Sequence[Pair]) -> list[Pair]:
 
 def others(pairs: Sequence[Pair], digits: int) -> list[Pair]:
     """The pairs of digits below `digits` that are in neither order among these."""
-    known = set(both_orders(pairs))
-    return [pair for pair in itertools.product(range(digits), range(digits)) if pair not in known]
+    excluded = set(both_orders(pairs))
+    return [
+        pair for pair in itertools.product(range(digits), range(digits)) if pair not in excluded
+    ]
 
 
 def readings(pairs: Sequence[Pair], digits: int) -> list[tuple[int, ...]]:

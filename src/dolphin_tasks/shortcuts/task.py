@@ -46,8 +46,8 @@ class ShortcutTask(FoldTask[ShortcutConfig]):
     """Digits are below this one."""
 
     def data(self) -> Data[DigitBatch]:
-        made, self._unseen = data.pair_data(self.config, self.pairs, self.digits)
-        return made
+        splits, self._unseen = data.pair_data(self.config, self.pairs, self.digits)
+        return splits
 
     def target(self, digits: Sequence[int]) -> int:
         return sum(digits)

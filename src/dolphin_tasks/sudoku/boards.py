@@ -198,9 +198,9 @@ def solve(candidates: Candidates | None) -> Board | None:
 
 def only_solution(candidates: Candidates | None) -> Board | None:
     """The solution of a proper puzzle; None if there is none, or more than one."""
-    found = solutions(candidates)
-    first = next(found, None)
-    return first if next(found, None) is None else None
+    every = solutions(candidates)
+    first = next(every, None)
+    return first if next(every, None) is None else None
 
 
 def random_board(side: int, rng: random.Random) -> Board:

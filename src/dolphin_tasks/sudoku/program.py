@@ -148,8 +148,8 @@ def read_puzzles(
 def _first(readings: Sequence[tuple[Candidates, float]]) -> Board | None:
     for solver in (only_solution, solve):
         for board, prob in readings:
-            if prob > 0 and (found := solver(board)) is not None:
-                return found
+            if prob > 0 and (solution := solver(board)) is not None:
+                return solution
     return None
 
 

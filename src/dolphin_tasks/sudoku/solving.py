@@ -105,20 +105,20 @@ def completed(log_probs: Tensor, batch: data.BoardBatch) -> Tensor:
     Cells whose digit follows from the label are read at once; the program goes through the
     others.
     """
-    known = [_label(tuple(row)) for row in batch.digits.where(~batch.given, 0).tolist()]
-    masks = torch.tensor([[ord(mask) for mask in board] for board in known])
+    labels = [_label(tuple(row)) for row in batch.digits.where(~batch.given, 0).tolist()]
+    masks = torch.tensor([[ord(mask) for mask in board] for board in labels])
     several = (masks & (masks - 1)) > 0
     digits = masks.masked_fill(several, 1).log2().round().long()[..., None].to(log_probs.device)
     certain = log_probs.gather(2, digits)[..., 0]
     settled = (certain * (batch.given & ~several).to(certain)).sum(1)
     order = program.reading_order(torch.zeros(log_probs.shape), several)
-    boards = program.fill(dl.Distribution.certain_rows(known), log_probs, order)
+    boards = program.fill(dl.Distribution.certain_rows(labels), log_probs, order)
     return settled + dl.exists(boards).log_probs([True])[:, 0]
 
 
 @functools.lru_cache(maxsize=20_000)  # every epoch needs them again
 def _label(puzzle: Board) -> Candidates:
     """What is possible on a board with these digits, which are those of a valid one."""
-    found = candidates_of(puzzle)
-    assert found is not None
-    return found
+    candidates = candidates_of(puzzle)
+    assert candidates is not None
+    return candidates

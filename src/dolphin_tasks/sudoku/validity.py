@@ -116,8 +116,8 @@ class SudokuTask(BoardTask[SudokuConfig]):
 def likeliest_boards(logits: Tensor) -> list[tuple[int, ...]]:
     """The valid board of greatest probability for each row of logits (B, 16, 4)."""
     cells = dl.Distribution.each_from_logits(logits, range(1, 5), provenance="exact")
-    found = dl.most_likely(cells, program.valid(cells), [True] * len(logits))
-    return [board for board in found if board is not None]
+    boards = dl.most_likely(cells, program.valid(cells), [True] * len(logits))
+    return [board for board in boards if board is not None]
 
 
 def naming(read: Tensor, true: Tensor) -> Tensor:

@@ -88,9 +88,9 @@ class TerrainTask(Task[TerrainConfig, data.MapBatch]):
 
     def right(self, answers: Sequence[Any], batch: data.MapBatch) -> list[bool]:
         """Whether a path costs as little as the label's, whichever of several it is."""
-        found = (torch.stack(list(answers)).cpu() * batch.costs).sum((1, 2))
+        costs = (torch.stack(list(answers)).cpu() * batch.costs).sum((1, 2))
         least = (batch.paths * batch.costs).sum((1, 2))
-        return (found <= least + 1e-6).tolist()
+        return (costs <= least + 1e-6).tolist()
 
     def draw(
         self, outputs: Outputs, answers: Sequence[Any], batch: data.MapBatch, path: Path
@@ -106,10 +106,10 @@ class TerrainTask(Task[TerrainConfig, data.MapBatch]):
         batch, outputs = self.read_all(network, samples)
         learnt = program.costs(outputs[0]).cpu()
         means = [float(learnt[batch.costs == cost].mean()) for cost in world.COSTS.tolist()]
-        found = (torch.stack(self.answers(outputs, batch)).cpu() * batch.costs).sum((1, 2))
+        costs = (torch.stack(self.answers(outputs, batch)).cpu() * batch.costs).sum((1, 2))
         least = (batch.paths * batch.costs).sum((1, 2))
         return {
             "true_costs": dict(zip(world.KINDS, world.COSTS.tolist(), strict=True)),
             "learnt_costs": {k: m / means[0] for k, m in zip(world.KINDS, means, strict=True)},
-            "cost_over_cheapest": float((found / least).mean()),
+            "cost_over_cheapest": float((costs / least).mean()),
         }

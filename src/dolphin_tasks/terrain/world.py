@@ -71,21 +71,21 @@ def distances(costs: np.ndarray) -> np.ndarray:
     >>> distances(np.array([[[5.0, 1, 9], [9, 1, 9], [9, 9, 2]]]))[0].tolist()
     [[0.0, 1.0, 10.0], [9.0, 1.0, 10.0], [10.0, 10.0, 3.0]]
     """
-    found = np.full(costs.shape, np.inf)
-    found[:, 0, 0] = 0.0
+    least = np.full(costs.shape, np.inf)
+    least[:, 0, 0] = 0.0
     while True:
-        best = _around(found).min(0) + costs
+        best = _around(least).min(0) + costs
         best[:, 0, 0] = 0.0
-        better = np.minimum(found, best)
-        if (better == found).all():
-            return found
-        found = better
+        better = np.minimum(least, best)
+        if (better == least).all():
+            return least
+        least = better
 
 
 def cheapest_paths(costs: np.ndarray) -> np.ndarray:
     """The cells of one cheapest path of each map, (n, side, side), booleans, both ends included."""
-    found = distances(costs)
-    around = _around(found)
+    least = distances(costs)
+    around = _around(least)
     count, side, _ = costs.shape
     paths = np.zeros(costs.shape, dtype=bool)
     every = np.arange(count)

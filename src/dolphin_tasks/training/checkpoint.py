@@ -72,11 +72,11 @@ P = TypeVar("P")
 
 def part(content: dict[str, Any], name: str, kind: type[P], path: Path) -> P:
     """One part of a checkpoint, which must be there and of this type."""
-    found = content.get(name)
-    if not isinstance(found, kind):
+    value = content.get(name)
+    if not isinstance(value, kind):
         problem = "is missing" if name not in content else f"is not a {kind.__name__}"
         raise CheckpointError(f"{path} is incomplete: its part {name!r} {problem}.")
-    return found
+    return value
 
 
 def load_weights(network: torch.nn.Module, weights: Any, path: Path) -> None:
@@ -100,9 +100,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any], path
         ]
     except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path} has a broken optimiser's state: {error!r}.") from None
-    for wanted, found in sizes:
-        if wanted != found:
+    for wanted, shape in sizes:
+        if wanted != shape:
             raise CheckpointError(
-                f"{path} has a broken optimiser's state: {tuple(found)} for a parameter of shape "
+                f"{path} has a broken optimiser's state: {tuple(shape)} for a parameter of shape "
                 f"{tuple(wanted)}."
             )

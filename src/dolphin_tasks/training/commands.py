@@ -40,9 +40,9 @@ COLUMNS = 80
 def parse(options: type[C], command: str, arguments: list[str], default: C | None = None) -> C:
     """Options from the command line. Mistakes end the program with a message and status 2."""
     listed = _listed(options)
-    known: dict[str, Any] = {} if default is None else {"default": listed(**vars(default))}
-    found = tyro.cli(listed, prog=f"dolphin {command}", args=arguments, **known)
-    return options(**vars(found))
+    defaults: dict[str, Any] = {} if default is None else {"default": listed(**vars(default))}
+    parsed = tyro.cli(listed, prog=f"dolphin {command}", args=arguments, **defaults)
+    return options(**vars(parsed))
 
 
 def _listed(options: type[Any]) -> type[Any]:
@@ -244,14 +244,14 @@ def evaluate_run(arguments: list[str]) -> int:
     samples = data.test if options.split == "test" else data.validation
     if not len(samples):
         raise RunError(f"there are no {options.split} samples in: {data.source}.")
-    found = evaluate(task, network, samples, processes, limit=task.config.test_samples)
+    result = evaluate(task, network, samples, processes, limit=task.config.test_samples)
     display = Display(quiet=not processes.main)
     display.line(f"data: {data.source}")
     display.line(
-        f"{options.split}: {found.accuracy:.2%} of {found.total:,} answers right"
-        f"{found.perception_note}"
+        f"{options.split}: {result.accuracy:.2%} of {result.total:,} answers right"
+        f"{result.perception_note}"
     )
-    for line in further_lines(found.groups):
+    for line in further_lines(result.groups):
         display.line(f"  {line}")
     if processes.main:
         for line in further_lines(task.more_results(network, samples)):

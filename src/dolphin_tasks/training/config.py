@@ -112,13 +112,13 @@ class TrainConfig:
         if set(values) != names:
             odd = ", ".join(sorted(set(values) ^ names))
             raise OptionError(f"the stored options don't fit this version of dolphin: {odd}.")
-        made: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, value in values.items():
             if not _fits(value, types_[name]):
                 raise OptionError(f"the stored option {_flag(name)} is damaged: {value!r:.60}.")
             holds_path = isinstance(value, str) and _holds_path(types_[name])
-            made[name] = Path(value) if holds_path else value
-        return cls(**made)
+            options[name] = Path(value) if holds_path else value
+        return cls(**options)
 
     def differences(self, other: TrainConfig) -> list[str]:
         """What in `other` would make it another run than this one."""

@@ -34,8 +34,8 @@ class Evaluation:
     @property
     def perception_accuracy(self) -> float | None:
         """The share of inputs that were read right, where it is known what they show."""
-        known = int(self.confusions.sum())
-        return int(self.confusions.diag().sum()) / known if known else None
+        total = int(self.confusions.sum())
+        return int(self.confusions.diag().sum()) / total if total else None
 
     @property
     def perception_note(self) -> str:

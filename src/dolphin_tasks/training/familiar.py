@@ -62,10 +62,10 @@ def remember(task: Task[Any, Any], samples: Samples[Any], path: Path) -> None:
     """Save what the inputs of training look like, where they are pictures."""
     pictures: list[Tensor] = []
     for index in torch.arange(min(len(samples), PICTURES)).split(250):
-        found = task.looks(samples.batch(index))
-        if found is None:
+        looks = task.looks(samples.batch(index))
+        if looks is None:
             return
-        pictures.append(found.cpu())
+        pictures.append(looks.cpu())
         if sum(map(len, pictures)) >= PICTURES:
             break
     seen = Familiar.of(torch.cat(pictures)[:PICTURES])

@@ -92,12 +92,12 @@ def report_page(rows: Sequence[Sequence[str]], runs: Sequence[Path], examples: i
 
 def _samples(run: Path, count: int) -> list[str]:
     try:
-        found = chosen_samples(run, count)
+        samples = chosen_samples(run, count)
     except (dl.DolphinError, OSError) as error:  # a report of what is there is still a report
         return [f"<p>No samples: {escape(str(error))}</p>"]
     parts = []
     for verdict, right in (("wrong", False), ("right", True)):
-        shown = [sample for sample in found if sample.right is right]
+        shown = [sample for sample in samples if sample.right is right]
         parts += [f"<h3>{verdict.capitalize()} answers</h3>"] if shown else []
         for sample in shown:
             text = escape("\n".join([f"test sample {sample.number}", *sample.lines]))

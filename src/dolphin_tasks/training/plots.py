@@ -26,16 +26,16 @@ def draw_run(
     task: Task[Any, Any],
     network: nn.Module,
     samples: Samples[Any],
-    found: Evaluation,
+    result: Evaluation,
     folder: RunFolder,
     chosen: int | None = None,
 ) -> None:
     """Learning curve, confusions, groups if any, and a sheet of samples, into the run folder."""
     draw_learning_curve(folder.read_metrics(), folder.path / "learning_curve.png", chosen)
-    if found.perception_accuracy is not None:
-        draw_confusions(found.confusions, task.classes, folder.path / "confusion.png")
-    if found.groups:
-        draw_groups(found.groups, task.group_title, folder.path / "groups.png")
+    if result.perception_accuracy is not None:
+        draw_confusions(result.confusions, task.classes, folder.path / "confusion.png")
+    if result.groups:
+        draw_groups(result.groups, task.group_title, folder.path / "groups.png")
     if len(samples):
         batch = samples.batch(torch.arange(min(100, len(samples))))
         with torch.no_grad():

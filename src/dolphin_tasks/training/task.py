@@ -141,8 +141,8 @@ class Task(abc.ABC, Generic[C, B]):
     def read(self, network: nn.Module, batch: B) -> Outputs:
         """The neural part: what the network says about a batch; by default about `batch.inputs`."""
         device = next((p.device for p in network.parameters()), None)
-        found = network(cast("Any", batch).inputs.to(device))
-        return found if isinstance(found, tuple) else (found,)
+        outputs = network(cast("Any", batch).inputs.to(device))
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def targets(self, batch: B) -> Sequence[Any]:
         """The expected result of each row; by default `batch.targets`."""

@@ -72,13 +72,13 @@ class AdaptedModel(nn.Module):
 
 def _linear_layers(model: nn.Module, blocks: int) -> list[tuple[str, nn.Linear]]:
     """The layers to adapt in the last blocks, by name."""
-    found = [
+    layers = [
         (name, module)
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and name.rpartition(".")[2] in ADAPTED
     ]
-    numbers = sorted({_block(name) for name, _ in found})[-blocks:]
-    return [(name, layer) for name, layer in found if _block(name) in numbers]
+    numbers = sorted({_block(name) for name, _ in layers})[-blocks:]
+    return [(name, layer) for name, layer in layers if _block(name) in numbers]
 
 
 def _block(name: str) -> int:

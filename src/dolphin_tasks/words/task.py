@@ -88,10 +88,10 @@ class WordsTask(Task[WordsConfig, ProblemBatch]):
 
     def data(self) -> Data[ProblemBatch]:
         config = self.config
-        known = make_problems(config.training + VALIDATION, seed=0)
+        problems = make_problems(config.training + VALIDATION, seed=0)
         return Data(
-            Problems(known[VALIDATION:]),
-            Problems(known[:VALIDATION]),
+            Problems(problems[VALIDATION:]),
+            Problems(problems[:VALIDATION]),
             Problems(make_problems(config.testing, seed=0, held_out=True)),
             "generated problems; test templates, names and numbers are held out",
         )
@@ -149,9 +149,9 @@ class WordsTask(Task[WordsConfig, ProblemBatch]):
 
     def perceived(self, outputs: Outputs, batch: ProblemBatch) -> tuple[Tensor, Tensor]:
         """The operations; quantities are counted by the answers."""
-        found = [_operation(one) for one in self._calculations(outputs, batch)]
-        known = [_operation(problem.calculation) for problem in batch.problems]
-        return torch.tensor(found), torch.tensor(known)
+        read = [_operation(one) for one in self._calculations(outputs, batch)]
+        true = [_operation(problem.calculation) for problem in batch.problems]
+        return torch.tensor(read), torch.tensor(true)
 
     def groups(self, batch: ProblemBatch) -> list[int]:
         return [_operation(problem.calculation) for problem in batch.problems]

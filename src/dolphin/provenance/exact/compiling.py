@@ -211,11 +211,11 @@ def same(
                 reasons.append(f"as a sentential decision diagram it {error}")
         budget = Budget(*limits)
         try:
-            found = _diagrams_for(table, order, budget).compile(roots, budget)
+            compiled = _diagrams_for(table, order, budget).compile(roots, budget)
         except TooLargeError as error:
             reasons.append(f"as a decision diagram it {error}")
             raise too_large(table, roots, reasons) from None
-    node = dict(zip(roots, found, strict=True))
+    node = dict(zip(roots, compiled, strict=True))
     return all(node[a] == node[b] for a, b in pairs)
 
 

@@ -169,9 +169,9 @@ class Diagrams:
                 return next(iter(members), neutral)
             if TRUE - neutral in members:
                 return TRUE - neutral
-            found = remembered.get(members)
-            if found is not None:
-                return found
+            result = remembered.get(members)
+            if result is not None:
+                return result
             left -= len(members)
             if left < 0:
                 raise _OverlapError
@@ -191,8 +191,10 @@ class Diagrams:
                     for column in at.keys() - dict(cases).keys():
                         at[column].add(default)
             cases = tuple((c, joined(_without(neutral, at[c]))) for c in sorted(at))
-            remembered[members] = found = self._make(level, joined(_without(neutral, below)), cases)
-            return found
+            remembered[members] = result = self._make(
+                level, joined(_without(neutral, below)), cases
+            )
+            return result
 
         try:
             return joined(_without(neutral, set(nodes)))
@@ -245,13 +247,13 @@ class Diagrams:
     def _negate(self, f: int) -> int:
         if f <= TRUE:
             return TRUE - f
-        found = self._negated.get(f)
-        if found is None:
+        result = self._negated.get(f)
+        if result is None:
             level, default, cases = self.nodes[f]
             cases = tuple((column, self._negate(node)) for column, node in cases)
-            found = self._make(level, self._negate(default), cases)
-            self._negated[f], self._negated[found] = found, f
-        return found
+            result = self._make(level, self._negate(default), cases)
+            self._negated[f], self._negated[result] = result, f
+        return result
 
 
 class _OverlapError(Exception):

@@ -43,13 +43,13 @@ def differ_somewhere(table: FormulaTable, pairs: Sequence[tuple[int, int]], grou
         elif kind == NOT:
             value[formula] = every ^ value[parts[0]]
         elif kind == AND:
-            made = every
+            where = every
             for part in parts:
-                made &= value[part]
-            value[formula] = made
+                where &= value[part]
+            value[formula] = where
         elif formula > TRUE:
-            made = 0
+            where = 0
             for part in parts:
-                made |= value[part]
-            value[formula] = made
+                where |= value[part]
+            value[formula] = where
     return any(value[a] != value[b] for a, b in pairs)
