@@ -26,7 +26,7 @@ NAN = math.nan
 COMPLEX_NAN = complex(math.nan, math.nan)
 DECIMAL_NAN = decimal.Decimal("nan")
 SCALARS = frozenset({int, str, bool, bytes, type(None)})
-_FLAT = SCALARS | {float}
+FLAT = SCALARS | {float}
 _NUMBERS: tuple[Any, ...] = (
     int,
     float,
@@ -35,7 +35,7 @@ _NUMBERS: tuple[Any, ...] = (
     bytes,
 )  # whose subclasses hold more than attributes
 # Of these types and no other, equal objects are alike: 1 equals True, but True is not here.
-_UNMISTAKABLE = frozenset({int, str, bytes, type(None)})
+UNMISTAKABLE = frozenset({int, str, bytes, type(None)})
 # Libraries whose objects compare with anything, by all that they hold.
 _WELL_KNOWN = frozenset({"builtins", "fractions", "decimal", "datetime", "uuid", "pathlib"})
 
@@ -164,25 +164,25 @@ def obviously_alike(symbol: Any, equal: Any) -> bool:
 def simple_type(symbols: Iterable[Any]) -> type | None:
     """The type of symbols for which equal means alike, None if they are not of such a type.
 
-    That is a type of `_UNMISTAKABLE`, or tuples of one type whose members are of such types.
+    That is a type of `UNMISTAKABLE`, or tuples of one type whose members are of such types.
     """
     symbols = list(symbols)
     types_ = set(map(type, symbols))
     if len(types_) != 1:
         return None
     (cls,) = types_
-    if cls in _UNMISTAKABLE:
+    if cls in UNMISTAKABLE:
         return cls
     members = itertools.chain.from_iterable(symbols) if is_tuple(cls) else symbols
-    return cls if _UNMISTAKABLE.issuperset(map(type, members)) else None
+    return cls if UNMISTAKABLE.issuperset(map(type, members)) else None
 
 
 def means_alike(symbol: Any) -> bool:
     """Whether symbols of its type that are equal to it are alike: `simple_type` of one."""
     cls = type(symbol)
-    if cls is tuple or (cls not in _UNMISTAKABLE and is_tuple(cls)):
-        return _UNMISTAKABLE.issuperset(map(type, symbol))
-    return cls in _UNMISTAKABLE
+    if cls is tuple or (cls not in UNMISTAKABLE and is_tuple(cls)):
+        return UNMISTAKABLE.issuperset(map(type, symbol))
+    return cls in UNMISTAKABLE
 
 
 def is_tuple(cls: type) -> bool:
@@ -200,19 +200,8 @@ def is_flat(symbol: Any) -> bool:
     (True, False, False)
     """
     if type(symbol) is not tuple:
-        return type(symbol) in _FLAT and symbol == symbol
-    return _FLAT.issuperset(map(type, symbol)) and all(map(operator.eq, symbol, symbol))
-
-
-def flat_kind(symbol: Any) -> Any:
-    """The kind of a flat symbol, quickly; None for others, and where the sign of a zero matters.
-
-    >>> flat_kind((1, 2.5)) == flat_kind((True, 2.5)), flat_kind((1, 0.0))
-    (False, None)
-    """
-    members = symbol if type(symbol) is tuple else (symbol,)
-    types_ = tuple(map(type, members))
-    return types_ if _FLAT.issuperset(types_) and 0 not in members else None
+        return type(symbol) in FLAT and symbol == symbol
+    return FLAT.issuperset(map(type, symbol)) and all(map(operator.eq, symbol, symbol))
 
 
 def equal(one: Any, other: Any) -> bool:

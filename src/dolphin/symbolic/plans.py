@@ -56,8 +56,10 @@ class RowSymbols:
         if table is self.table:
             return self.numbers
         old, inverse = np.unique(self.numbers, return_inverse=True)
-        new = [ABSENT if n == ABSENT else table.number(self.table.symbols[n]) for n in old]
-        return np.array(new, dtype=np.int64)[inverse].reshape(self.numbers.shape)
+        new = old.copy()
+        there = old != ABSENT
+        new[there] = table.numbers(self.table.symbols[n] for n in old[there].tolist())
+        return new[inverse].reshape(self.numbers.shape)
 
     def __reduce__(self) -> Any:  # a table belongs to its process: symbols are sent, not numbers
         return _rows_from_symbols, ([self.row(i) for i in range(len(self.numbers))], self.width)

@@ -8,6 +8,7 @@ holds the table, and what was remembered in it is found again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -15,12 +16,11 @@ import numpy as np
 
 from dolphin.errors import SymbolError, shorten
 from dolphin.symbolic.changing import Changing, changing_among, is_plain
+from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds
 from dolphin.symbolic.kinds import (
     canonical,
     compares_with_anything,
     equal,
-    flat_kind,
-    is_flat,
     is_tuple,
     kind,
     means_alike,
@@ -39,13 +39,15 @@ class SymbolTable:
     __slots__ = (
         "__weakref__",
         "_changeable",
+        "_changes",
         "_class_of",
         "_classes",
         "_flat",
+        "_kind_of",
+        "_kinds",
         "_numbers",
         "_simple",
         "_special",
-        "_types",
         "_variants",
         "chances",
         "memos",
@@ -63,16 +65,19 @@ class SymbolTable:
         # What may change about each symbol, by number: nothing (0), its class, as a place in
         # `_classes`, or anything (-1), which is looked at each time.
         self._changeable = np.zeros(1024, dtype=np.int64)
+        self._changes = False  # whether anything may change about some symbol
         self._classes: list[type | None] = [None]
         self._numbers: dict[Any, int] = {}
         self._special: dict[int, list[int]] = {}  # by hash, see `_number_special`
         # Equal symbols of another kind get different numbers; `_class_of` leads from every
         # number to the number of the symbol that was first in its class of equals.
         self._variants: dict[int, list[int]] = {}
-        self._flat: dict[Any, int] = {}  # variants by their kind, see `flat_kind`
         self._class_of = np.empty(1024, dtype=np.int64)
+        # Flat ones are found by the number of the equal symbol in `_numbers` and of their kind.
+        self._flat: dict[tuple[int, int], int] = {}
+        self._kinds = FlatKinds()
+        self._kind_of = np.zeros(1024, dtype=np.int64)
         # The type of each symbol for which equal means alike, by number; 0 for others.
-        self._types: dict[type, int] = {}
         self._simple = np.zeros(1024, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -105,8 +110,22 @@ class SymbolTable:
     def numbers(self, symbols: Iterable[Any]) -> np.ndarray:
         """The numbers of some symbols, assigned now where they are new."""
         symbols = list(symbols)
-        known = self.known_numbers(symbols)
-        return self._new_numbers(symbols) if known is None else known
+        with lock:
+            kinds = self._kinds.of(symbols)
+            flat = kinds != NOT_FLAT
+            if flat.all():
+                numbers = self._flat_numbers(symbols, kinds)
+            else:
+                some = list(itertools.compress(symbols, flat))
+                numbers = np.full(len(symbols), _UNKNOWN, dtype=np.int64)
+                numbers[flat] = self._flat_numbers(some, kinds[flat])
+        left = np.flatnonzero(numbers == _UNKNOWN).tolist()
+        known = self.known_numbers(symbols) if len(left) == len(symbols) else None
+        if known is not None:
+            return known
+        for place in left:
+            numbers[place] = self.number(symbols[place])
+        return numbers
 
     def known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
         """The same without a Python loop; None unless all are known and obviously alike.
@@ -120,40 +139,59 @@ class SymbolTable:
         if None in numbers:
             return None
         found = np.array(numbers, dtype=np.int64)
-        return found if (self._simple[found] == self._types.get(cls, -1)).all() else None
+        return found if (self._simple[found] == self._kinds.type_number(cls)).all() else None
 
-    def _new_numbers(self, symbols: list[Any]) -> np.ndarray:
-        """The same where some may be new. Flat ones (`is_flat`) need no closer inspection.
+    def _flat_numbers(self, symbols: list[Any], kinds: np.ndarray) -> np.ndarray:
+        """The same for flat symbols, whose kinds have these numbers, without a Python loop.
 
-        About 2 instead of 5 microseconds for a new tuple of nine members.
+        `_UNKNOWN` for those that need a closer look. Formulas of up to 15 symbols, 64 rows, with
+        17,000 new ones in a step: a step takes a tenth less than with a loop.
         """
-        numbers = np.full(len(symbols), _UNKNOWN, dtype=np.int64)
-        with lock:
-            first, known = len(self.symbols), self._numbers
-            fresh: dict[Any, int] = {}
-            new: list[Any] = []
-            for place, symbol in enumerate(symbols):
-                if not is_flat(symbol):
-                    continue
-                number = known.get(symbol)
-                if number is not None:
-                    equal_one = self.symbols[number]
-                elif self._special:  # it may equal one of these
-                    continue
-                else:
-                    number = fresh.setdefault(symbol, first + len(new))
-                    if number == first + len(new):
-                        new.append(symbol)
-                    equal_one = new[number - first]
-                if symbol is equal_one or obviously_alike(symbol, equal_one):
-                    numbers[place] = number
-                elif (variant := self._flat.get((symbol, flat_kind(symbol)))) is not None:
-                    numbers[place] = variant
-            self.symbols += new
-            self._note_types(first)
-            known.update(fresh)  # other threads find a number once all about it is known
-        for place in np.flatnonzero(numbers == _UNKNOWN).tolist():
-            numbers[place] = self.number(symbols[place])
+        known = self._numbers
+        found = map(known.get, symbols, itertools.repeat(_UNKNOWN))
+        numbers = np.fromiter(found, np.int64, len(symbols))
+        unknown = np.flatnonzero(numbers == _UNKNOWN)
+        if len(unknown) and self._special:  # they may equal one of these
+            there = np.flatnonzero(numbers != _UNKNOWN)
+            some = [symbols[place] for place in there.tolist()]
+            numbers[there] = self._flat_variants(some, kinds[there], numbers[there])
+            return numbers
+        fresh: dict[Any, int] = {}
+        if len(unknown):
+            new, first = [symbols[place] for place in unknown.tolist()], len(self.symbols)
+            found = map(fresh.setdefault, new, itertools.count(first))
+            at = np.fromiter(found, np.int64, len(new))
+            own = np.flatnonzero(at == first + np.arange(len(at)))
+            if len(own) < len(new):  # some are equal: numbers without gaps
+                fresh = dict(zip(fresh, itertools.count(first), strict=False))
+                at = first + np.searchsorted(own, at - first)
+            numbers[unknown] = at
+            self._extend(list(fresh), kinds[unknown[own]])
+        numbers = self._flat_variants(symbols, kinds, numbers)
+        known.update(fresh)  # other threads find a number once all about it is known
+        return numbers
+
+    def _flat_variants(
+        self, symbols: list[Any], kinds: np.ndarray, firsts: np.ndarray
+    ) -> np.ndarray:
+        """The numbers of flat symbols of these kinds that are equal to those numbered `firsts`."""
+        numbers = firsts.copy()
+        others = np.flatnonzero(self._kind_of[firsts] != kinds)
+        if not len(others):
+            return numbers
+        wanted = list(zip(firsts[others].tolist(), kinds[others].tolist(), strict=True))
+        new = {
+            pair: place
+            for pair, place in zip(reversed(wanted), others[::-1].tolist(), strict=True)
+            if pair not in self._flat
+        }
+        if new:
+            places = list(new.values())
+            first = self._extend([symbols[place] for place in places], kinds[places])
+            self._flat.update(zip(new, itertools.count(first), strict=False))
+            for number, (other, _) in enumerate(new, first):
+                self._join(number, other)
+        numbers[others] = [self._flat[pair] for pair in wanted]
         return numbers
 
     def _number_ordinary(self, symbol: Any, hashed: int) -> int:
@@ -194,23 +232,14 @@ class SymbolTable:
 
     def _variant(self, symbol: Any, first: int) -> int:
         """The number of the symbol of this kind that is equal to the one with number `first`."""
-        flat = flat_kind(symbol)
-        if flat is not None:
-            return self._flat_variant(symbol, flat, first)
+        own = self._kinds.of([symbol])
+        if own[0] != NOT_FLAT:
+            return int(self._flat_variants([symbol], own, np.array([first]))[0])
         wanted = kind(symbol)
         for number in (first, *self._variants.get(first, ())):
             if kind(self.symbols[number]) == wanted:
                 return number
         return self._join(self._append(symbol), first)
-
-    def _flat_variant(self, symbol: Any, flat: Any, first: int) -> int:
-        """The same, for symbols that have a `flat_kind`: 4 instead of 25 microseconds."""
-        if flat_kind(self.symbols[first]) == flat:
-            return first
-        number = self._flat.get((symbol, flat))
-        if number is None:
-            number = self._flat[symbol, flat] = self._join(self._append(symbol), first)
-        return number
 
     def _join(self, number: int, other: int) -> int:
         """Put `number` into the class of equals of `other`."""
@@ -220,11 +249,14 @@ class SymbolTable:
         return number
 
     def _append(self, symbol: Any) -> int:
-        number = len(self.symbols)
-        self.symbols.append(symbol)
-        self._note_types(number)
-        if not is_plain(symbol):
-            self._changeable[number] = self._may_change(symbol)
+        own = self._kinds.of([symbol])
+        number = self._extend([symbol], own)
+        if own[0] == NOT_FLAT:
+            if means_alike(symbol):
+                self._simple[number] = self._kinds.type_number(type(symbol))
+            if not is_plain(symbol):
+                self._changeable[number] = self._may_change(symbol)
+                self._changes = True
         return number
 
     def _may_change(self, symbol: Any) -> int:
@@ -235,23 +267,25 @@ class SymbolTable:
             self._classes.append(cls)
         return self._classes.index(cls)
 
-    def _note_types(self, first: int) -> None:
-        """Fill in what is known of the symbols from number `first` on, which are new."""
+    def _extend(self, symbols: list[Any], kinds: np.ndarray) -> int:
+        """Add new symbols whose kinds have these numbers; the number of the first one."""
+        first = len(self.symbols)
+        self.symbols += symbols
         last = len(self.symbols)
         while last > len(self._class_of):
             self._class_of = np.concatenate([self._class_of, np.empty_like(self._class_of)])
-            self._simple, self._changeable = (
+            self._simple, self._changeable, self._kind_of = (
                 np.concatenate([old, np.zeros_like(old)])
-                for old in (self._simple, self._changeable)
+                for old in (self._simple, self._changeable, self._kind_of)
             )
         self._class_of[first:last] = np.arange(first, last)
-        for number, symbol in enumerate(self.symbols[first:], first):
-            if means_alike(symbol):
-                self._simple[number] = self._types.setdefault(type(symbol), 1 + len(self._types))
+        self._kind_of[first:last] = kinds
+        self._simple[first:last] = self._kinds.simple[kinds]
+        return first
 
     def changing(self, numbers: np.ndarray) -> Changing:
         """What may change about the symbols with these numbers."""
-        if not self._changeable[: len(self.symbols)].any():
+        if not self._changes:
             return ()
         there = numbers[numbers >= 0]
         marks = self._changeable[there]
