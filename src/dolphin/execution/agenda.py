@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from dolphin.execution.pending import (
-    Cancelled,
-    Form,
-    Glance,
-    Kind,
-    Mode,
-    Node,
-    Pending,
-    Run,
-    now_at_a_glance,
-)
+from dolphin.execution.modes import Glance, Mode, now_at_a_glance
+from dolphin.execution.nodes import Failure, Form, Kind, Node, Recipe, Run
+from dolphin.execution.pending import Pending, rows_given
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.symbolic.surroundings import surroundings
@@ -25,23 +17,27 @@ from dolphin.symbolic.symbols import Symbols
 class Agenda:
     """Nodes of all samples. Those that are ready and of the same kind run as one.
 
-    Among the kinds with ready nodes, the one whose nodes, ready or not, have the smallest average
+    Among the kinds with ready nodes, the one whose rows, ready or not, have the smallest average
     depth runs first: early operations don't wait, late ones wait until more of their kind are
     ready. (The rule of dynamic batching in DyNet: Neubig, Goldberg and Dyer, 2017.)
     """
 
     def __init__(self, size: int) -> None:
         self.size = size  # samples
+        self.open: dict[Hashable, Node] = {}
+        self.recipes: dict[Hashable, Any] = {}
+        self.failed: list[Failure] = []
+        self.cancelled = False
+        self._new: list[Node] = []  # since the last run
+        self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
+        self._outside: dict[int, Pending] = {}  # operands from outside, by id
         self._given: dict[int, tuple[int, Any]] = {}  # facts from outside by id: bit, and itself
         self._kinds: dict[Hashable, Kind] = {}
+        self._recipes: dict[Hashable, Recipe] = {}
+        self._forms: dict[Hashable, Form] = {}
         self._modes: dict[Mode, Mode] = {}
         self._mode: Mode | None = None  # the last one
         self._glance: Glance | None = None
-        self._forms: dict[Hashable, Form] = {}
-        self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
-        self.recipes: dict[Hashable, Any] = {}
-        self.failed: list[Node] = []
-        self.cancelled = False
 
     def kind(self, name: str, key: Hashable, run: Run) -> Kind:
         """The kind of nodes with this name and key, in the current mode."""
@@ -70,35 +66,34 @@ class Agenda:
             cached = self._forms[key] = Form(domain, provenance, info, exclusive)
         return cached
 
-    def add(self, node: Node) -> None:
-        """Add a node; it becomes ready when all its operands have run."""
-        if self.cancelled:
-            raise Cancelled
-        for d in node.operands:
-            if isinstance(d, Pending):
-                before = d.node
-                node.facts |= before.facts or self._facts_given(before)
-                if before.depth >= node.depth:
-                    node.depth = before.depth + 1
-                if not before.done:
-                    if before.dependents is None:
-                        before.dependents = [node]
-                    else:
-                        before.dependents.append(node)
-                    node.blockers += 1
-            else:
-                node.facts |= self.bits_of(d)
+    def recipe(
+        self, kind: Kind, mark: Hashable, payload: Any, form: Form, forms: tuple[Form, ...] = ()
+    ) -> Recipe:
+        """The recipe with these properties; `mark` tells payloads of the same kind apart."""
+        key = (kind, mark, form, forms)
+        cached = self._recipes.get(key)
+        if cached is None:
+            cached = self._recipes[key] = Recipe(kind, payload, form, forms)
+        return cached
+
+    def outside(self, d: Tagged) -> Pending:
+        """The one row of a distribution from outside as an operand."""
+        cached = self._outside.get(id(d))
+        if cached is None:
+            domain = d.domain if isinstance(d.domain, Symbols) else None
+            form = Form(domain, d.provenance, d.info(), d.exclusive)
+            cached = self._outside[id(d)] = rows_given(d, form)[0]
+        return cached
+
+    def add(self, node: Node, place: int) -> None:
+        """Add a node to those that will run; `place` numbers the inputs of a sample."""
+        for before in node.operands:
+            node.facts |= before.facts or self._facts_given(before)
+            if before.depth >= node.depth:
+                node.depth = before.depth + 1
         if not node.operands:
-            node.facts = 1 << (2 * node.sample.inputs)
-            node.sample.inputs += 1
-        kind = node.kind
-        kind.left += 1
-        kind.depths += node.depth
-        if not node.blockers:
-            self._make_ready(node)
-        active = surroundings().profile
-        if active is not None:
-            active.asked(kind.name)
+            node.facts = 1 << (2 * place)
+        self._new.append(node)
 
     def _facts_given(self, node: Node) -> int:
         if node.source is not None:
@@ -114,65 +109,92 @@ class Agenda:
                 bits |= 1 << bit
         return bits
 
-    def _make_ready(self, node: Node) -> None:
-        kind = node.kind
-        kind.ready.append(node)
-        if len(kind.ready) == 1:
-            self._ready[kind] = None
-
     def run(self) -> None:
         """Run all nodes."""
-        while self._ready:
+        while self._new or self._ready:
+            self._schedule()
             kind = min(self._ready, key=lambda kind: kind.depths / kind.left)
             del self._ready[kind]
             nodes, kind.ready = kind.ready, []
-            kind.left -= len(nodes)
-            kind.depths -= sum([node.depth for node in nodes])
-            self._run_as_one(nodes)
+            for node in nodes:
+                kind.left -= len(node)
+                kind.depths -= len(node) * node.depth
+            self._run_as_one(kind, nodes)
             self._release(nodes)
 
-    def _run_as_one(self, nodes: list[Node]) -> None:
+    def _schedule(self) -> None:
+        """New nodes become ready when all their operands have run; no other sample joins them."""
+        if not self._new:
+            return
+        self.open.clear()
+        self._outside.clear()
+        nodes, self._new = self._new, []
+        for node in nodes:
+            node.kind.left += len(node)
+            node.kind.depths += len(node) * node.depth
+            for before in node.operands:
+                if not before.done:
+                    before.dependents.append(node)
+                    node.blockers += 1
+            if not node.blockers:
+                self._make_ready(node)
+
+    def _make_ready(self, node: Node) -> None:
+        kind = node.kind
+        kind.ready.append(node)
+        self._ready[kind] = None
+
+    def _run_as_one(self, kind: Kind, nodes: list[Node]) -> None:
+        parts: list[Node] = []
         if self.failed:
-            nodes = [node for node in nodes if not _fails_with_operands(node)]
-        if not nodes:
+            split = [node for node in nodes if any(d.parts for d in node.operands)]
+            nodes = [node for node in nodes if not any(d.parts for d in node.operands)]
+            parts = [part for node in split for part in _split(node) if not _fails(part)]
+        if not nodes and not parts:
             return
         active = surroundings().profile
         if active is not None:
-            active.ran(nodes[0].kind.name)
-        with nodes[0].kind.mode.entered():
+            active.ran(kind.name)
+        with kind.mode.entered():
             try:
-                nodes[0].kind.run(nodes)
+                kind.run([*nodes, *parts])
             except Exception as error:
-                self._find_out(nodes, error)
+                left = [node for node in nodes if not node.done]
+                parts += [part for node in left for part in _split(node)]
+                self._find_out([part for part in parts if not part.done], error)
 
-    def _find_out(self, nodes: list[Node], error: Exception) -> None:
-        """A joint run failed: run each node separately to find the one that fails."""
-        for node in nodes:
-            if len(nodes) > 1:
+    def _find_out(self, parts: list[Node], error: Exception) -> None:
+        """A joint run failed: run each row separately to find the one that fails."""
+        for part in parts:
+            if len(parts) > 1:
                 try:
-                    node.kind.run([node])
+                    part.kind.run([part])
                     continue
                 except Exception as own:
                     error = own
-            node.fail(error)
-            self.failed.append(node)
+            self.failed.append(Failure(part.samples[0], error))
+            part.fail(self.failed[-1])
 
     def _release(self, nodes: list[Node]) -> None:
         """Make ready what waited for these nodes, unless it waits for others, too."""
         for node in nodes:
-            if node.dependents is None:
-                continue
             for dependent in node.dependents:
                 dependent.blockers -= 1
                 if not dependent.blockers:
                     self._make_ready(dependent)
-            node.dependents = None
+            node.dependents = []
 
 
-def _fails_with_operands(node: Node) -> bool:
-    """Whether a node can't run because of an error of an operand, which becomes its own."""
-    for d in node.operands:
-        if isinstance(d, Pending) and d.node.error is not None:
-            node.fail(d.node.error)
+def _split(node: Node) -> list[Node]:
+    parts = node.split()
+    node.settle(None)  # by its parts
+    return parts
+
+
+def _fails(part: Node) -> bool:
+    """Whether a part can't run because of an error of an operand, which becomes its own."""
+    for d in part.operands:
+        if d.failure is not None:
+            part.fail(d.failure)
             return True
     return False

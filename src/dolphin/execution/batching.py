@@ -17,14 +17,14 @@ import torch
 
 from dolphin.errors import InputError
 from dolphin.execution import run, selecting
-from dolphin.execution.contractions import operand_of, run_contractions, settle, spread_out
+from dolphin.execution.contractions import operand_of, run_contractions, spread_out
 from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
-from dolphin.execution.in_step import by_source
-from dolphin.execution.pending import Form, Kind, Node, Pending, Run, Waiting, recorded
+from dolphin.execution.in_step import by_source, settle
+from dolphin.execution.nodes import Form, Kind, Node, Recipe, Run, Sample
+from dolphin.execution.pending import Pending, note_request, recorded
 from dolphin.execution.recipes import (
     Later,
-    Recipe,
     given_functions,
     recalled_row,
     remember,
@@ -47,7 +47,7 @@ from dolphin.symbolic.tasks import Task
 class _Common(NamedTuple):
     """What the operands of a sample's operation have in common."""
 
-    sample: Waiting
+    sample: Sample
     provenance: Provenance
     info: TagInfo
 
@@ -60,8 +60,20 @@ class _Common(NamedTuple):
     def form(self, domain: Symbols | None, exclusive: bool) -> Form:
         return self.sample.agenda.form(domain, self.provenance, self.info, exclusive)
 
+    def recipe(self, kind: Kind, payload: Any, form: Form, operands: Sequence[Tagged]) -> Recipe:
+        mark = id(payload) if isinstance(payload, Plan) else None  # all else is part of the kind
+        return self.sample.agenda.recipe(kind, mark, payload, form, self.forms(operands))
 
-def _common(sample: Waiting, operands: Sequence[Tagged]) -> _Common | None:
+    def forms(self, operands: Sequence[Tagged]) -> tuple[Form, ...]:
+        outside = self.sample.agenda.outside
+        return tuple([(d if isinstance(d, Pending) else outside(d)).form for d in operands])
+
+    def recorded(self, recipe: Recipe, operands: Sequence[Tagged], argument: Any = None) -> Pending:
+        note_request(recipe)
+        return recorded(self.sample, recipe, operands, argument)
+
+
+def _common(sample: Sample, operands: Sequence[Tagged]) -> _Common | None:
     """None where an operation runs at once: its operands are not single rows of one kind."""
     provenance: Provenance | None = None
     info: TagInfo | None = None
@@ -91,7 +103,7 @@ def _known(d: Tagged) -> Symbols | None:
     return domain if isinstance(domain, Symbols) else None
 
 
-def combine(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Tagged:
+def combine(sample: Sample, task: Task, operands: Sequence[Tagged]) -> Tagged:
     """The result of a task."""
     common = _common(sample, operands)
     if common is None:
@@ -111,11 +123,12 @@ def combine(sample: Waiting, task: Task, operands: Sequence[Tagged]) -> Tagged:
     kind = common.kind("combine", len(taking_part), run_contractions)
     assert isinstance(plan.domain, Symbols)
     form = common.form(plan.domain, all(d.exclusive for d in operands))
-    nothing = run.keeps_everything(task, plan, domains)
-    remember(sample, operands, task, Recipe(kind, plan, form, nothing))
-    if nothing:
+    if run.keeps_everything(task, plan, domains):
+        remember(sample, operands, task, None)
         return operands[0].copied()
-    return recorded(sample, kind, taking_part, plan, form)
+    recipe = common.recipe(kind, plan, form, taking_part)
+    remember(sample, operands, task, recipe)
+    return common.recorded(recipe, taking_part)
 
 
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
@@ -141,15 +154,16 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
     key = (identity, task.cache, len(operands))
     kind = common.kind(task.operation, key, _run_combinations)
     form = common.form(None, all(d.exclusive for d in operands))
-    made = recorded(common.sample, kind, operands, later, form)
     if changing:
-        made.node.wait()
-    else:
-        remember(common.sample, operands, task, Recipe(kind, later, form))
-    return made
+        made = common.recorded(Recipe(kind, later, form, common.forms(operands)), operands)
+        made.wait()
+        return made
+    recipe = common.recipe(kind, later, form, operands)
+    remember(common.sample, operands, task, recipe)
+    return common.recorded(recipe, operands)
 
 
-def unite(sample: Waiting, operands: Sequence[Tagged]) -> Tagged:
+def unite(sample: Sample, operands: Sequence[Tagged]) -> Tagged:
     """All symbols of all operands; the tags of common symbols are ⊕-ed."""
     common = _common(sample, operands)
     if common is None:
@@ -160,7 +174,8 @@ def unite(sample: Waiting, operands: Sequence[Tagged]) -> Tagged:
         addresses = [RowAddress(len(own), per_row=False) for own in domains if own is not None]
         domain = union_plan("union", domains, Rows(1, addresses)).domain  # type: ignore[arg-type]
     kind = common.kind("union", len(operands), _run_unions)
-    return recorded(sample, kind, operands, None, common.form(domain, exclusive=False))
+    recipe = common.recipe(kind, None, common.form(domain, exclusive=False), operands)
+    return common.recorded(recipe, operands)
 
 
 def rowwise(
@@ -187,8 +202,9 @@ def rowwise(
     if common is None:
         return operation(d)
     kind, form = common.kind(name, key, _run_rowwise), common.form(domain, exclusive)
-    remember_row(sample, d, Recipe(kind, operation, form), name, key, domain, exclusive)
-    return recorded(sample, kind, (d,), operation, form)
+    recipe = common.recipe(kind, operation, form, (d,))
+    remember_row(sample, d, recipe, name, key, domain, exclusive)
+    return common.recorded(recipe, (d,))
 
 
 def read_rows(
@@ -205,9 +221,8 @@ def read_rows(
     if common is None:
         return reader(d, [argument] * d.batch)
     kind = common.kind(name, key, _run_readers)
-    node = Node(common.sample, kind, (d,), (reader, argument))
-    common.sample.add(node)
-    return [node.wait().value]
+    recipe = common.recipe(kind, reader, common.form(None, exclusive=False), (d,))
+    return [common.recorded(recipe, (d,), (argument,)).value()]
 
 
 def negated(d: Tagged, world: Symbols | None) -> Tagged:
@@ -237,11 +252,13 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     key = (k, method, id(generator))
     kind = common.kind("sample", key, _run_rowwise)
     domain = d.known_domain if isinstance(d, Pending) else None
-    nothing = domain is not None and len(domain) <= k
+    if domain is not None and len(domain) <= k:
+        remember_row(sample, d, None, "sample", *key)
+        return d.copied()
     chosen = partial(_sampled, k, method, generator)
-    recipe = Recipe(kind, chosen, common.form(None, d.exclusive), nothing)
+    recipe = common.recipe(kind, chosen, common.form(None, d.exclusive), (d,))
     remember_row(sample, d, recipe, "sample", *key)
-    return d.copied() if nothing else recorded(sample, kind, (d,), chosen, recipe.form)
+    return common.recorded(recipe, (d,))
 
 
 def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) -> Tagged:
@@ -276,8 +293,10 @@ def _run_rowwise(nodes: Sequence[Node]) -> None:
 
 
 def _run_readers(nodes: Sequence[Node]) -> None:
-    reader = nodes[0].payload[0]
-    rows = spread_out(operand_of(nodes, 0), len(nodes))
-    values = reader(rows, [node.payload[1] for node in nodes])
-    for node, value in zip(nodes, values, strict=True):
-        node.settle(None, value=value)
+    arguments = [argument for node in nodes for (argument,) in node.arguments]
+    rows = spread_out(operand_of(nodes, 0), len(arguments))
+    values, start = nodes[0].payload(rows, arguments), 0
+    for node in nodes:
+        node.values = values[start : start + len(node)]
+        start += len(node)
+        node.settle(None)

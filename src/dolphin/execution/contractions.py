@@ -7,15 +7,16 @@ block of index lists into it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dolphin.execution import run
-from dolphin.execution.gathering import Pooled, Row, gathered, with_shared_symbols
+from dolphin.execution.gathering import Part, Pooled, gathered, with_shared_symbols
+from dolphin.execution.in_step import settle
 from dolphin.execution.indices import Contraction, Index, lists_of
-from dolphin.execution.pending import Node, Pending
+from dolphin.execution.nodes import Node
 from dolphin.execution.tagged import Tagged, like_of
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.tensors import TensorProvenance
@@ -26,37 +27,9 @@ from dolphin.symbolic.symbols import Symbols
 _WORTH_A_RUN = 8192  # combinations with one plan for which a separate run costs less
 
 
-def settle(nodes: Sequence[Node], result: Tagged) -> None:
-    """Each node gets its row of the result."""
-    numbers = range(len(nodes)) if result.batch > 1 else [0] * len(nodes)
-    for number, node in zip(numbers, nodes, strict=True):
-        node.settle(result, number)
-
-
 def operand_of(nodes: Sequence[Node], place: int) -> Tagged:
-    """One operand of all nodes: a row for each, or one row if that is the same for all."""
-    whole = _whole_source([node.operands[place] for node in nodes])
-    return gathered([node.row_of(place) for node in nodes]) if whole is None else whole
-
-
-def _whole_source(operands: Sequence[Tagged]) -> Tagged | None:
-    """The distribution whose rows, all of them in order, the operands are; None if there is none.
-
-    This is the usual case, and takes a tenth of the time of gathering rows.
-    """
-    if {type(d) for d in operands} != {Pending}:
-        return None
-    made = [d.node for d in operands]  # type: ignore[attr-defined]
-    source = made[0].source
-    if source is None or not 1 < len(made) == source.batch:
-        return None
-    if [node.number for node in made] != list(range(len(made))):
-        return None
-    if {id(node.source) for node in made} != {id(source)}:
-        return None
-    if {d.exclusive for d in operands} != {source.exclusive}:
-        return None
-    return source.plain if isinstance(source, Pooled) else source
+    """One operand of all nodes, row by row; one row if that is the same for all."""
+    return gathered([node.rows(place) for node in nodes])
 
 
 def spread_out(d: Tagged, batch: int) -> Tagged:
@@ -66,8 +39,7 @@ def spread_out(d: Tagged, batch: int) -> Tagged:
 
 def run_contractions(nodes: Sequence[Node]) -> None:
     """Contractions with the same number of operands and any plans."""
-    # Certain operands fit any provenance.
-    provenance = next(d.provenance for d in nodes[0].operands if not d.certain)
+    provenance = nodes[0].recipe.form.provenance
     if provenance.spreads:
         nodes = _run_apart(nodes, provenance)
     by_plan: dict[int, list[Node]] = {}
@@ -75,8 +47,8 @@ def run_contractions(nodes: Sequence[Node]) -> None:
         by_plan.setdefault(id(node.payload), []).append(node)
     mixed: list[Node] = []
     for some in by_plan.values():
-        work = len(some) * lists_of(some[0].payload.combinations).combinations
-        if len(by_plan) == 1 or work >= _WORTH_A_RUN:
+        combinations = lists_of(some[0].payload.combinations).combinations
+        if len(by_plan) == 1 or sum(map(len, some)) * combinations >= _WORTH_A_RUN:
             _run_shared(some, provenance)
         else:
             mixed += some
@@ -89,7 +61,7 @@ def _run_shared(nodes: Sequence[Node], provenance: Provenance) -> None:
     plan = nodes[0].payload
     operands = []
     for place in range(len(nodes[0].operands)):
-        domain = nodes[0].operands[place].domain
+        domain = nodes[0].recipe.forms[place].domain
         assert isinstance(domain, Symbols)
         operands.append(with_shared_symbols(operand_of(nodes, place), domain))
     like = like_of(operands)
@@ -101,14 +73,14 @@ def _run_shared(nodes: Sequence[Node], provenance: Provenance) -> None:
 def _run_mixed(nodes: Sequence[Node], provenance: Provenance) -> None:
     """Different plans: each is a block of one contraction."""
     if isinstance(provenance, TensorProvenance):
-        pool = Pool.of([_rows(nodes, at) for at in range(len(nodes[0].operands))], provenance)
+        pool = Pool.of(_operands(nodes), provenance)
         tags, starts = [pool.tags] * len(pool.starts), pool.starts
     else:
         tags, starts = _side_by_side(nodes)
-    domain = _domain(nodes)
-    whole = _blocks([node.payload for node in nodes], starts, domain.width)
-    made = run.run_lists(whole, tags, provenance)
-    settle(nodes, Tagged(domain, made, provenance, len(nodes)))
+    plans = _plans(nodes)
+    domain = _domain(plans)
+    made = run.run_lists(_blocks(plans, starts, domain.width), tags, provenance)
+    settle(nodes, Tagged(domain, made, provenance, len(plans)))
 
 
 def _run_apart(nodes: Sequence[Node], provenance: Provenance) -> Sequence[Node]:
@@ -117,64 +89,73 @@ def _run_apart(nodes: Sequence[Node], provenance: Provenance) -> Sequence[Node]:
     The rest is returned. These tags know which sample they belong to, so facts need not be arranged
     again for each operation: 64 trees take a quarter of the time under top-k proofs.
     """
-    size = nodes[0].sample.agenda.size
+    size = nodes[0].samples[0].agenda.size
     apart = [node for node in nodes if _is_apart(node, provenance, size)]
     if not apart:
         return nodes
-    operands = [_rows(apart, at) for at in range(len(apart[0].operands))]
+    operands = _operands(apart)
     if _are_a_batch(apart, operands):
         return nodes  # as a batch of its own rows
-    sources = {id(row.of): row.of for rows in operands for row in rows}.values()
+    sources = {id(part.of): part.of for parts in operands for part in parts}.values()
     if not provenance.all_apart([d.flat_tags()[0] for d in sources]):
         return nodes  # the same inputs under different names
-    pool = Pool.of(operands, provenance)
-    domain = _domain(apart)
-    whole = _blocks([node.payload for node in apart], pool.starts, domain.width)
+    pool, plans = Pool.of(operands, provenance), _plans(apart)
+    domain = _domain(plans)
+    whole = _blocks(plans, pool.starts, domain.width)
     made = provenance.contract_apart([pool.tags] * len(operands), whole)
-    places = np.array([node.sample.number for node in apart], dtype=np.int64)
-    result = Pooled(domain, made, provenance, places, size)
-    for number, node in enumerate(apart):
-        node.settle(result, number)
+    places = np.array([number for node in apart for number in node.numbers()], dtype=np.int64)
+    settle(apart, Pooled(domain, made, provenance, places, size))
     return [node for node in nodes if not node.done]
 
 
 def _is_apart(node: Node, provenance: Provenance, size: int) -> bool:
     """Whether the operands of a node come from different inputs, each in the row of its sample."""
     seen = 0
-    for d in node.operands:
-        if isinstance(d, Pending):
-            facts, source, number = d.node.facts, d.node.source, d.node.number
-        else:
-            facts, source, number = node.sample.agenda.bits_of(d), d, 0
+    for operand, d in enumerate(node.operands):
+        source = d.source
         assert source is not None
-        if seen & facts or not provenance.excludes(source.tags):
+        if seen & d.facts or not provenance.excludes(source.tags):
             return False
-        seen |= facts
-        in_place = source.batch == 1 or (source.batch == size and number == node.sample.number)
-        if not (isinstance(source, Pooled) or in_place):
+        seen |= d.facts
+        if isinstance(source, Pooled) or source.batch == 1:
+            continue
+        if source.batch != size or node.rows(operand).numbers != node.numbers():
             return False
     return True
 
 
-def _are_a_batch(nodes: Sequence[Node], operands: Sequence[Sequence[Row]]) -> bool:
+def _are_a_batch(nodes: Sequence[Node], operands: Sequence[Sequence[Part]]) -> bool:
     """Whether the operands are whole distributions, so that pooling gains nothing."""
     if any(node.payload is not nodes[0].payload for node in nodes):
         return False
-    return all(
-        (not isinstance(rows[0].of, Pooled) or rows[0].of.plain is not None)
-        and rows[0].of.batch == len(rows)
-        and all(row.of is rows[0].of and row.number == n for n, row in enumerate(rows))
-        for rows in operands
-    )
+    for parts in operands:
+        source = parts[0].of
+        if isinstance(source, Pooled) and source.plain is None:
+            return False
+        if any(part.of is not source for part in parts):
+            return False
+        if [number for part in parts for number in part.numbers] != list(range(source.batch)):
+            return False
+    return True
 
 
-def _domain(nodes: Sequence[Node]) -> RowSymbols:
+def _operands(nodes: Sequence[Node]) -> list[list[Part]]:
+    """The rows of each operand."""
+    return [[node.rows(at) for node in nodes] for at in range(len(nodes[0].operands))]
+
+
+def _plans(nodes: Sequence[Node]) -> list[Plan]:
+    """The plan of each row."""
+    return [plan for node in nodes for plan in [node.payload] * len(node)]
+
+
+def _domain(plans: Sequence[Plan]) -> RowSymbols:
     """The symbols of the results, row by row."""
-    width = max(1, *(len(node.payload.domain) for node in nodes))
+    domains: list[Any] = [plan.domain for plan in plans]
+    width = max(1, *map(len, domains))
     table = caches.current_table()
-    numbers = np.full((len(nodes), width), ABSENT, dtype=np.int64)
-    for row, node in zip(numbers, nodes, strict=True):
-        domain = node.payload.domain
+    numbers = np.full((len(plans), width), ABSENT, dtype=np.int64)
+    for row, domain in zip(numbers, domains, strict=True):
         row[: len(domain)] = domain.numbers(table)
     return RowSymbols(table, numbers)
 
@@ -203,23 +184,24 @@ class Pool(NamedTuple):
     starts: list[np.ndarray]  # of each operand, where the tags of each row begin
 
     @classmethod
-    def of(cls, operands: Sequence[Sequence[Row]], provenance: Provenance) -> Pool:
+    def of(cls, operands: Sequence[Sequence[Part]], provenance: Provenance) -> Pool:
         """The rows of each operand. Each distribution that rows come from is read once."""
         wanted: dict[int, tuple[Tagged, set[int]]] = {}
-        for row in (row for rows in operands for row in rows):
-            wanted.setdefault(id(row.of), (row.of, set()))[1].add(row.number)
+        for parts in operands:
+            for part in parts:
+                wanted.setdefault(id(part.of), (part.of, set()))[1].update(part.numbers)
         like = like_of([source for source, _ in wanted.values()])
-        parts, begin, at = [], {}, 0
+        blocks, begin, at = [], {}, 0
         for key, (source, numbers) in wanted.items():
             flat, firsts, size = _flat_rows(source, sorted(numbers), like)
             begin[key] = (at + firsts).tolist()
-            parts.append(flat)
+            blocks.append(flat)
             at += size
         starts = [
-            np.array([begin[id(row.of)][row.number] for row in rows], dtype=np.int64)
-            for rows in operands
+            np.array([begin[id(part.of)][row] for part in parts for row in part.numbers], np.int64)
+            for parts in operands
         ]
-        return cls(provenance.concat(parts) if len(parts) > 1 else parts[0], starts)
+        return cls(provenance.concat(blocks) if len(blocks) > 1 else blocks[0], starts)
 
 
 def _flat_rows(
@@ -242,13 +224,13 @@ def _flat_rows(
     return source.provenance.select(flat, Index(places.reshape(-1))), firsts, places.size
 
 
-def one_per_sample(rows: Sequence[Row]) -> Tagged:
+def one_per_sample(rows: Sequence[Part]) -> Tagged:
     """A row of each sample of a batch, in order."""
     first = rows[0].of
     pooled = all(
         isinstance(row.of, Pooled)
         and row.of.size == len(rows)
-        and row.of.places[row.number] == number
+        and row.of.places[row.numbers[0]] == number
         for number, row in enumerate(rows)
     )
     if not pooled:
@@ -261,7 +243,7 @@ def one_per_sample(rows: Sequence[Row]) -> Tagged:
     places = np.full((len(rows), width), -1, dtype=np.int64)
     for number, (row, start) in enumerate(zip(rows, pool.starts[0].tolist(), strict=True)):
         own = row.of.domain.in_table(table)
-        own = own[row.number] if len(own) > 1 else own[0]
+        own = own[row.numbers[0]] if len(own) > 1 else own[0]
         numbers[number, : len(own)] = own
         places[number, : len(own)] = start + np.arange(len(own))
     tags = first.provenance.pick([pool.tags], Index(places.reshape(-1)))
@@ -270,17 +252,13 @@ def one_per_sample(rows: Sequence[Row]) -> Tagged:
     return Tagged(domain, tags, first.provenance, len(rows), exclusive=exclusive)
 
 
-def _rows(nodes: Iterable[Node], operand: int) -> list[Row]:
-    return [node.row_of(operand) for node in nodes]
-
-
 def _side_by_side(nodes: Sequence[Node]) -> tuple[list[Any], list[np.ndarray]]:
     """The tags of each operand, row after row, and where each row starts."""
-    operands = [operand_of(nodes, at) for at in range(len(nodes[0].operands))]
-    like = like_of(operands)
+    operands = [gathered(parts) for parts in _operands(nodes)]
+    like, batch = like_of(operands), sum(map(len, nodes))
     tags, starts = [], []
     for d in operands:
-        flat, address = spread_out(d, len(nodes)).flat_tags(like)
+        flat, address = spread_out(d, batch).flat_tags(like)
         tags.append(flat)
-        starts.append(address.at(np.arange(len(nodes)), 0))
+        starts.append(address.at(np.arange(batch), 0))
     return tags, starts

@@ -21,7 +21,9 @@ import torch
 from dolphin.errors import InputError
 from dolphin.execution import batching
 from dolphin.execution.agenda import Agenda
-from dolphin.execution.pending import Cancelled, Mode, Node
+from dolphin.execution.modes import Mode
+from dolphin.execution.nodes import Node
+from dolphin.execution.pending import Cancelled
 from dolphin.execution.tagged import Tagged
 from dolphin.symbolic.surroundings import PLAIN, Surroundings, surrounded, surroundings
 from dolphin.symbolic.tasks import Task
@@ -55,12 +57,11 @@ class _Gate:
 class _Sample:
     """A running sample: records its operations and waits for them."""
 
-    __slots__ = ("add", "agenda", "alone", "crew", "inputs", "number", "thread")
+    __slots__ = ("agenda", "alone", "crew", "inputs", "number", "thread")
 
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number, self.thread = crew, number, threading.get_ident()
         self.agenda = crew.agenda
-        self.add = crew.agenda.add
         self.alone: Surroundings | None = None
         self.inputs = 0  # that it has created
 
@@ -118,7 +119,7 @@ class Crew:
         return self.results
 
     def _raise(self) -> None:
-        failures = [(n.sample.number, n.error) for n in self.agenda.failed if not n.raised]
+        failures = [(f.sample.number, f.error) for f in self.agenda.failed if not f.raised]
         if self._error is not None:
             failures.append(self._error)
         if failures:

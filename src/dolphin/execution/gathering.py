@@ -15,12 +15,12 @@ from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols
 from dolphin.symbolic.symbols import Symbols
 
 
-class Row(NamedTuple):
-    """One row of a distribution."""
+class Part(NamedTuple):
+    """Some rows of a distribution."""
 
     of: Tagged
-    number: int
-    exclusive: bool  # in this row; that of `of` is for all of its rows
+    numbers: Sequence[int]
+    exclusive: bool  # in these rows; that of `of` is for all of its rows
 
 
 class Pooled(Tagged):
@@ -67,41 +67,49 @@ class Pooled(Tagged):
         return self.replaced(domain, tags, len(rows))
 
 
-def gathered(rows: Sequence[Row]) -> Tagged:
+def gathered(parts: Sequence[Part]) -> Tagged:
     """These rows, in this order; one row if they are all the same one.
 
     Facts stay the same facts, row by row. Each distribution that rows come from is read once.
     """
-    first = rows[0]
-    if all(row.of is first.of and row.number == first.number for row in rows):
-        alone = first.of.batch == 1 and not isinstance(first.of, Pooled)
-        return _flagged(first.of if alone else _taken(first.of, [0], rows[:1]), rows)
-    sources: dict[int, tuple[Tagged, list[int]]] = {}
-    for place, row in enumerate(rows):
-        sources.setdefault(id(row.of), (row.of, []))[1].append(place)
-    parts = [_taken(source, places, rows) for source, places in sources.values()]
-    if len(parts) == 1:
-        return _flagged(parts[0], rows)
-    together = stacked(parts)
-    order = np.concatenate([places for _, places in sources.values()])
-    back = np.argsort(order)
+    first = parts[0]
+    exclusive = all(part.exclusive for part in parts)
+    if all(part.of is first.of for part in parts):
+        numbers = [number for part in parts for number in part.numbers]
+        return _flagged(_taken(first.of, numbers), exclusive)
+    sources: dict[int, tuple[Tagged, list[int], list[int]]] = {}
+    place = 0
+    for part in parts:
+        _, numbers, places = sources.setdefault(id(part.of), (part.of, [], []))
+        numbers += part.numbers
+        places += range(place, place + len(part.numbers))
+        place += len(part.numbers)
+    together = stacked([_rows_of(source, numbers) for source, numbers, _ in sources.values()])
+    back = np.argsort(np.concatenate([places for *_, places in sources.values()]))
     if (back != np.arange(len(back))).any():
         together = together.take_rows(back)
-    return _flagged(together, rows)
+    return _flagged(together, exclusive)
 
 
-def _taken(source: Tagged, places: Sequence[int], rows: Sequence[Row]) -> Tagged:
-    """The rows of one source at these places."""
-    numbers = np.array([rows[place].number for place in places], dtype=np.int64)
-    if isinstance(source, Pooled):
-        return source.take_rows(numbers)
-    if len(numbers) == source.batch and (numbers == np.arange(len(numbers))).all():
+def _taken(source: Tagged, numbers: Sequence[int]) -> Tagged:
+    """Rows of one source; one of them if they are all the same."""
+    if numbers.count(numbers[0]) < len(numbers):
+        return _rows_of(source, numbers)
+    if source.batch == 1 and not isinstance(source, Pooled):
         return source
-    return source.take_rows(numbers)
+    return _rows_of(source, numbers[:1])
 
 
-def _flagged(d: Tagged, rows: Sequence[Row]) -> Tagged:
-    exclusive = all(row.exclusive for row in rows)
+def _rows_of(source: Tagged, numbers: Sequence[int]) -> Tagged:
+    if len(numbers) == source.batch and list(numbers) == list(range(len(numbers))):
+        if not isinstance(source, Pooled):
+            return source
+        if source.plain is not None:
+            return source.plain
+    return source.take_rows(np.array(numbers, dtype=np.int64))
+
+
+def _flagged(d: Tagged, exclusive: bool) -> Tagged:
     if d.exclusive == exclusive:
         return d
     return Tagged(d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant)

@@ -8,12 +8,12 @@ them then find their operands as they need them, and no row is gathered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
 from dolphin.execution.gathering import Pooled
-from dolphin.execution.pending import Node, Pending
+from dolphin.execution.nodes import Node
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.facts import Facts
@@ -26,73 +26,60 @@ def by_place(nodes: Sequence[Node], provenance: Provenance) -> list[Sequence[Nod
 
     It pays where facts belong to rows: 64 formulas of 7 symbols take nine tenths of the time.
     """
-    if not provenance.spreads:
+    few = sum(map(len, nodes)) < _FEWEST * len(nodes)
+    if not provenance.spreads or len(nodes) == 1 or few or not all(map(_used_alike, nodes)):
         return [nodes]
-    places: list[list[Node]] = []
-    counts: dict[int, int] = {}
-    for node in nodes:
-        place = counts.get(node.sample.number, 0)
-        counts[node.sample.number] = place + 1
-        if place == len(places):
-            places.append([])
-        places[place].append(node)
-    few = len(nodes) < _FEWEST * len(places)
-    if len(places) == 1 or few or not all(map(_used_alike, places)):
-        return [nodes]
-    return list(places)
+    return [[node] for node in nodes]
 
 
-def _used_alike(nodes: Sequence[Node]) -> bool:
-    """Whether all of them are used for the same operations."""
-    uses = nodes[0].dependents or ()
-    for node in nodes:
-        users = node.dependents or ()
-        if len(users) != len(uses):
-            return False
-        for user, other in zip(users, uses, strict=True):
-            if user.kind is not other.kind or user.payload is not other.payload:
-                return False
-    return True
+def _used_alike(node: Node) -> bool:
+    """Whether all rows are used for the same operations, as far as their numbers tell."""
+    uses: dict[Hashable, int] = {}
+    for user in node.dependents:
+        key = (user.kind, id(user.payload))
+        uses[key] = uses.get(key, 0) + len(user)
+    return all(count % len(node) == 0 for count in uses.values())
 
 
 def settle_inputs(
     places: Sequence[Sequence[Node]], facts: Facts, make: Callable[[Facts], Tagged]
 ) -> None:
     """Each node gets its row of the facts, in which places follow each other."""
-    parts = [facts] if len(places) == 1 else facts.split([len(nodes) for nodes in places])
+    sizes = [sum(map(len, nodes)) for nodes in places]
+    parts = [facts] if len(places) == 1 else facts.split(sizes)
     for nodes, part in zip(places, parts, strict=True):
-        result, size = make(part), nodes[0].sample.agenda.size
-        numbers = [node.sample.number for node in nodes]
+        result, size = make(part), nodes[0].samples[0].agenda.size
+        numbers = [number for node in nodes for number in node.numbers()]
         if result.provenance.spreads and numbers != list(range(size)):
             result = Pooled.of_input(result, np.array(numbers, dtype=np.int64), size)
-        for number, node in enumerate(nodes):
-            node.settle(result, number)
+        settle(nodes, result)
+
+
+def settle(nodes: Sequence[Node], result: Tagged) -> None:
+    """Each node gets its rows of the result, in which they follow each other."""
+    start, step = 0, 1 if result.batch > 1 else 0
+    for node in nodes:
+        rows = len(node)
+        node.settle(result, start * step, step)
+        start += rows
 
 
 def by_source(nodes: Sequence[Node]) -> list[Sequence[Node]]:
     """Nodes by the distributions that their operands are rows of, if these are large and whole."""
-    first, last = (_source(node.operands[0]) for node in (nodes[0], nodes[-1]))
-    if first == last:  # the usual case: one source
+    if len(nodes) == 1:
         return [nodes]
     parts: dict[tuple[int, ...], list[Node]] = {}
     for node in nodes:
-        parts.setdefault(tuple(map(_source, node.operands)), []).append(node)
-    whole = len(parts) > 1 and len(nodes) >= _FEWEST * len(parts)
+        parts.setdefault(tuple([id(d.source) for d in node.operands]), []).append(node)
+    whole = len(parts) > 1 and sum(map(len, nodes)) >= _FEWEST * len(parts)
     return list(parts.values()) if whole and all(map(_are_whole, parts.values())) else [nodes]
-
-
-def _source(d: Tagged) -> int:
-    return id(d.node.source) if isinstance(d, Pending) else id(d)
 
 
 def _are_whole(nodes: Sequence[Node]) -> bool:
     """Whether the operands are all rows of their source, in order."""
-    every = range(len(nodes))
-    return all(
-        isinstance(d, Pending)
-        and d.node.number == number
-        and d.node.source is not None
-        and d.node.source.batch == len(nodes)
-        for number, node in zip(every, nodes, strict=True)
-        for d in node.operands
-    )
+    for operand in range(len(nodes[0].operands)):
+        parts = [node.rows(operand) for node in nodes]
+        numbers = [number for part in parts for number in part.numbers]
+        if numbers != list(range(parts[0].of.batch)):
+            return False
+    return True

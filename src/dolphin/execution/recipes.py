@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from dolphin.execution.draws import repeats_draws
-from dolphin.execution.pending import Form, Kind, Pending, Waiting, recorded
+from dolphin.execution.nodes import Recipe, Sample
+from dolphin.execution.pending import Pending, recorded
 from dolphin.execution.tagged import Holder, Tagged
 from dolphin.symbolic.identity import key_of, lasting
 from dolphin.symbolic.surroundings import Surroundings
@@ -35,15 +36,12 @@ class Later(NamedTuple):
         return self.identity is None or self.identity == Later.of(self.task).identity
 
 
-class Recipe(NamedTuple):
+class Known(NamedTuple):
     """How an operation was recorded."""
 
-    kind: Kind
-    payload: Any  # a plan, a task for later, or a function of rows
-    form: Form
-    nothing: bool = False  # whether the result is the operand
+    recipe: Recipe | None  # None: the result is the operand
     kept: tuple[Any, ...] = ()  # objects whose numbers are in the key
-    trails: tuple[Trail, ...] = ()  # what they read that the payload depends on
+    trails: tuple[Trail, ...] = ()  # what they read that the recipe depends on
 
 
 def recalled(
@@ -73,18 +71,18 @@ def recalled(
             key.append(id(given.__globals__))
         else:
             key.append(id(given))
-    recipe: Recipe | None = agenda.recipes.get(tuple(key))
-    if recipe is None:
+    known: Known | None = agenda.recipes.get(tuple(key))
+    if known is None:
         return None
-    kind, payload, form, nothing, _, trails = recipe
+    recipe, _, trails = known
     for trail in trails:
         if not trail.unchanged():
             return None
-    if nothing:
+    if recipe is None:
         return operands[0].copied()
-    if type(payload) is Later and repeats_draws():
+    if type(recipe.payload) is Later and repeats_draws():
         return None
-    return recorded(sample, kind, operands, payload, form)
+    return recorded(sample, recipe, operands)
 
 
 def _is_seen(around: Surroundings) -> bool:
@@ -92,7 +90,7 @@ def _is_seen(around: Surroundings) -> bool:
     return any(part is not None for part in (around.sketch, around.profile, around.execution))
 
 
-def remember(sample: Waiting, operands: Sequence[Tagged], task: Task, recipe: Recipe) -> None:
+def remember(sample: Sample, operands: Sequence[Tagged], task: Task, recipe: Recipe | None) -> None:
     """Keep how a task was recorded, if it can be recognised: see `recalled`."""
     if task.on is not None or task.cache is not True:
         return
@@ -108,8 +106,9 @@ def remember(sample: Waiting, operands: Sequence[Tagged], task: Task, recipe: Re
             return
         kept += (f.__code__, f.__globals__) if type(f) is types.FunctionType else (f,)
     key += map(id, kept)
-    now = () if type(recipe.payload) is Later else trails_of(functions)
-    sample.agenda.recipes[tuple(key)] = recipe._replace(kept=tuple(kept), trails=now)
+    later = recipe is not None and type(recipe.payload) is Later
+    now = () if later else trails_of(functions)
+    sample.agenda.recipes[tuple(key)] = Known(recipe, tuple(kept), now)
 
 
 def given_functions(task: Task) -> tuple[Callable[..., Any], ...]:
@@ -126,17 +125,17 @@ def trails_of(functions: Sequence[Callable[..., Any]]) -> tuple[Trail, ...]:
 def recalled_row(around: Surroundings, d: Tagged, *key: Hashable) -> Tagged | None:
     """The same for an operation on one distribution, row by row."""
     sample = around.sample
-    if sample is None or type(d) is not Pending:
+    if sample is None or type(d) is not Pending or around.profile is not None:
         return None
     agenda = sample.agenda
-    recipe: Recipe | None = agenda.recipes.get((d.form, id(agenda.mode()), *key))
-    if recipe is None:
+    known: Known | None = agenda.recipes.get((d.form, id(agenda.mode()), *key))
+    if known is None:
         return None
-    kind, payload, form, nothing, *_ = recipe
-    return d.copied() if nothing else recorded(sample, kind, (d,), payload, form)
+    recipe = known.recipe
+    return d.copied() if recipe is None else recorded(sample, recipe, (d,))
 
 
-def remember_row(sample: Waiting, d: Tagged, recipe: Recipe, *key: Hashable) -> None:
+def remember_row(sample: Sample, d: Tagged, recipe: Recipe | None, *key: Hashable) -> None:
     """Keep how an operation on one distribution was recorded."""
     if type(d) is Pending:
-        sample.agenda.recipes[d.form, id(sample.agenda.mode()), *key] = recipe
+        sample.agenda.recipes[d.form, id(sample.agenda.mode()), *key] = Known(recipe)

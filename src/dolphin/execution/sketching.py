@@ -17,7 +17,7 @@ import torch
 from dolphin.errors import FunctionError
 from dolphin.execution.deferred import Deferred
 from dolphin.execution.entries import Watch
-from dolphin.execution.pending import Mode
+from dolphin.execution.modes import Mode
 from dolphin.execution.recollection import slots
 from dolphin.execution.tagged import Holder, Tagged, tagged_of
 from dolphin.symbolic.bounded import BoundedCache, register

@@ -174,6 +174,13 @@ def is_one_row(numbers: Any) -> bool:
     return dimensions == 1 or (dimensions == 2 and numbers.shape[0] == 1)
 
 
+def are_single_rows(numbers: Any) -> bool:
+    """Whether these are numbers of several distributions of one row each: (1, n, symbols)."""
+    if not isinstance(numbers, Tensor) or numbers.layout != torch.strided or numbers.is_complex():
+        return False
+    return numbers.dim() == 3 and len(numbers) == 1 and numbers.shape[1] > 0
+
+
 def normalise(logits: Tensor, groups: Groups, softmax: bool, masked: bool) -> Tensor:
     """(..., columns, rows) of logits as log-probabilities.
 

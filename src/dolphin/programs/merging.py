@@ -12,9 +12,11 @@ from torch import Tensor
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import MismatchError, shorten
 from dolphin.execution.contractions import one_per_sample
+from dolphin.execution.crew import SampleFailed
+from dolphin.execution.gathering import Part
 from dolphin.execution.pending import row_of
 from dolphin.execution.selecting import stacked
-from dolphin.execution.tagged import tagged_of
+from dolphin.execution.tagged import Tagged, tagged_of
 
 
 def merged(program: str, values: Sequence[Any]) -> Any:
@@ -64,7 +66,7 @@ class _Merge:
         given = [tagged_of(value) for value in values]
         if any(d.batch != 1 for d in given):
             return distribution_of(stacked(given))
-        return distribution_of(one_per_sample([row_of(d) for d in given]))
+        return distribution_of(one_per_sample([_row(n, d) for n, d in enumerate(given)]))
 
     def _refuse(self, where: str, first: int, a: Any, second: int, b: Any) -> None:
         place = f" in result{where}" if where else ""
@@ -72,6 +74,13 @@ class _Merge:
             f"{self.program}: samples must return the same kind of thing{place}: sample {first} "
             f"returned {_described(a)}, sample {second} {_described(b)}."
         )
+
+
+def _row(number: int, d: Tagged) -> Part:
+    try:
+        return row_of(d)
+    except Exception as error:  # that the sample has caught before, and returned its cause
+        raise SampleFailed(number) from error
 
 
 def _has_numbers(value: Any) -> bool:

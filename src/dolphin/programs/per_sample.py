@@ -16,7 +16,8 @@ from dolphin.errors import DolphinError, FunctionError, InputError, MismatchErro
 from dolphin.execution.crew import Crew, SampleFailed
 from dolphin.execution.eager import eager
 from dolphin.execution.in_step import by_place
-from dolphin.execution.pending import Form, Kind, Kinds, Mode, Node, Pending, recorded
+from dolphin.execution.nodes import Form, Node, Nodes, Recipe
+from dolphin.execution.pending import recorded_input, rows_given
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
@@ -66,14 +67,15 @@ class Batched(Generic[R]):
     def __call__(self, *samples: Any, **options: Any) -> Any:
         name = getattr(self.program, "__qualname__", type(self.program).__name__)
         calls = _calls(name, self._signature, samples, options)
-        # Another batched program's batch is joined; a transform doesn't see what threads do.
-        if surroundings().sample is not None or transformed():
-            return merged(name, [_run_one(name, self.program, n, c) for n, c in enumerate(calls)])
         try:
-            results = Crew(self.program, calls).run()
+            # Another batched program's batch is joined; a transform doesn't see what threads do.
+            if surroundings().sample is not None or transformed():
+                results = [_run_one(name, self.program, n, call) for n, call in enumerate(calls)]
+            else:
+                results = Crew(self.program, calls).run()
+            return merged(name, results)
         except SampleFailed as failed:
             raise _explained(name, failed.number, failed.__cause__) from failed.__cause__
-        return merged(name, results)
 
 
 def batched(program: Callable[..., R]) -> Batched[R]:
@@ -175,29 +177,7 @@ def _rows_of(d: Tagged) -> list[Tagged]:
     if d.batch == 1 or d.certain or surroundings().sample is not None or transformed():
         return [d] if d.batch == 1 else [d.take_rows(np.array([row])) for row in range(d.batch)]
     domain = d.domain if isinstance(d.domain, Symbols) else None
-    form = Form(domain, d.provenance, d.info(), d.exclusive)
-    return [_given(d, row, form) for row in range(d.batch)]
-
-
-def _given(d: Tagged, row: int, form: Form) -> Pending:
-    node = Node(_Done(), _GIVEN, ())
-    node.settle(d, row)
-    return Pending(node, form)
-
-
-class _Done:
-    """Stands for a sample whose work is done."""
-
-    agenda: Any = None
-
-    def add(self, node: Node) -> None:
-        raise AssertionError("it requests nothing")
-
-    def wait_for(self, node: Node) -> None:
-        pass
-
-
-_GIVEN = Kind("row", lambda nodes: None, Mode.current())
+    return list(rows_given(d, Form(domain, d.provenance, d.info(), d.exclusive)))
 
 
 def _check_lengths(name: str, entries: Mapping[str, Sequence[Any]]) -> None:
@@ -271,17 +251,17 @@ class Network(nn.Module, Generic[S]):
         recipe = agenda.recipes.get(key)
         if recipe is None:
             recipe = agenda.recipes[key] = self._recipe(agenda, inputs, algebra)
-        held = tuple((x, x._version if _tracked(x) else None) for x in inputs)
-        return distribution_of(recorded(sample, recipe[0], (), held, recipe[1]))
+        held = tuple([(x, x._version if _tracked(x) else None) for x in inputs])
+        return distribution_of(recorded_input(sample, recipe, held))
 
-    def _recipe(self, agenda: Kinds, inputs: tuple[Any, ...], algebra: Any) -> tuple[Kind, Form]:
+    def _recipe(self, agenda: Nodes, inputs: tuple[Any, ...], algebra: Any) -> Recipe:
         """How calls with inputs like these are recorded."""
         operation = "Distribution.from_logits" if self.logits else "Distribution"
         kind = "logits" if self.logits else "probs"
 
         def run(nodes: Sequence[Node]) -> None:
             places = by_place(nodes, algebra)
-            every = [node.payload for place in places for node in place]
+            every = [held for place in places for node in place for held in node.arguments]
             scores = self._scores([tuple(_as_given(*pair) for pair in held) for held in every])
             given = read(operation, scores, self.symbols, self.exclusive, kind)
             settle_given(places, given, algebra)
@@ -289,7 +269,7 @@ class Network(nn.Module, Generic[S]):
         key = (id(self), algebra, tuple(map(_form, inputs)))
         exclusive = self.exclusive is True or len(self.symbols) == 1
         form = agenda.form(self.symbols, algebra, self._info(), exclusive)
-        return agenda.kind("network", key, run), form
+        return agenda.recipe(agenda.kind("network", key, run), None, None, form)
 
     def _info(self) -> TagInfo:
         """The device and precision of results, as far as they can be predicted."""

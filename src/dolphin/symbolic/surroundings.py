@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from dolphin.execution.nodes import Sample
     from dolphin.execution.noting import Notes
-    from dolphin.execution.pending import Sample
     from dolphin.execution.profiling import Profile
     from dolphin.execution.renewing import Recursion
     from dolphin.execution.sketching import Sketch
