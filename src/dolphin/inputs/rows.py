@@ -1,4 +1,4 @@
-"""Checking and reading what a user builds a distribution from: symbols of each row's own."""
+"""Checking and reading what a user builds a distribution from: per-row symbols."""
 
 from __future__ import annotations
 

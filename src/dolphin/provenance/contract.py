@@ -238,7 +238,7 @@ class Provenance(abc.ABC):
         return None
 
     has_row_loops: ClassVar[bool] = False
-    """The same for recursions over symbols of each row's own: see `looped_in_rows`."""
+    """The same for recursions over per-row symbols: see `looped_in_rows`."""
 
     def looped_in_rows(
         self,

@@ -1,7 +1,7 @@
 """Codecs and handlers of encoding errors that are registered in this process.
 
-Which codec a name stands for is decided by functions that anybody may register, with
-`codecs.register`, and they may change their minds. Python has no function that lists them, but it
+Which codec a name stands for is decided by functions that any code may register, with
+`codecs.register`, and their answers may change. Python has no function that lists them, but it
 keeps them in a list, and the handlers in a dictionary, which the garbage collector finds.
 """
 

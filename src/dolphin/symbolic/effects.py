@@ -95,7 +95,7 @@ def _encodes(steps: Sequence[dis.Instruction]) -> bool:
 
 
 def _arguments(steps: Sequence[dis.Instruction], place: int) -> int:
-    """With how many arguments the value that was just loaded is called."""
+    """The number of arguments that the value just loaded is called with."""
     height = 0
     after = place + 1
     if after < len(steps) and steps[after].opname == "PUSH_NULL":  # since 3.13

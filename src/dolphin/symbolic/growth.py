@@ -1,4 +1,4 @@
-"""All rounds of a linear recursion over symbols of each row's own, as one planning pass.
+"""All rounds of a linear recursion over per-row symbols, as one planning pass.
 
 A round of `union(start, extend(state, other))` only adds symbols after those of the round before,
 and these are all that the next round has to extend: whatever is derived from a symbol is found once

@@ -1,7 +1,7 @@
 """Random number generators and clocks, which a user function must not read.
 
 A user function runs once per combination of symbols, for all rows and all steps. A random number
-drawn in it would stay the same for ever, which can't be what is meant.
+drawn in it would stay the same forever, which can't be what is meant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All rounds of a linear recursion over symbols of each row's own, as one node of the graph.
+"""All rounds of a linear recursion over per-row symbols, as one node of the graph.
 
 In plain numbers of double precision, as in `flat`. Chains of ten relatives in 64 rows, ten rounds
 of up to 65,000 products: 1.5 ms instead of 10, and 2 ms less in the backward pass.

@@ -1,4 +1,4 @@
-"""The k likeliest proofs of every symbol of a linear recursion over symbols of each row's own.
+"""The k likeliest proofs of every symbol of a linear recursion over per-row symbols.
 
 All rounds run in one loop over arrays, on a CPU. The proofs of all symbols stay in place, and a
 round searches only symbols that something new leads to and that it could change: a proof gets less
