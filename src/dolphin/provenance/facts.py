@@ -4,9 +4,6 @@ A fact is one column of one row of an input. Rows never combine, so identity is 
 within a row: whether these columns, in this row, are those of that input. Every row of an input
 gets a number, its *origin*. It stays with the row through `stack`, indexing, copies and pickles, so
 two distributions that were assembled in different ways know what they share.
-
-`arrange` puts the inputs of several distributions side by side: it finds *slots*, one per input
-that a row can refer to, such that every origin of a row is in exactly one slot of that row.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import UnsupportedError
-from dolphin.execution.indices import to_device
+from dolphin.execution.row_maps import to_device
 from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.provenance.numerics import ZERO, prob_of_log
 from dolphin.symbolic.bounded import registered
@@ -148,7 +145,7 @@ class Facts:
 
     def at_rows(self, at: np.ndarray) -> dict[str, Any]:
         """The numbers of the facts at these rows, in this order; nothing holds at row -1."""
-        return _numbers_at([self], np.where(at < 0, self.rows, at))
+        return numbers_at([self], np.where(at < 0, self.rows, at))
 
     def split(self, sizes: Sequence[int]) -> list[Facts]:
         """New facts as several inputs of this many rows; labels must not depend on the row."""
@@ -263,109 +260,7 @@ class View:
         return View(self.facts, np.where(rows < 0, -1, self.rows[rows]))
 
 
-@dataclass
-class _Slot:
-    like: Facts  # the first ones
-    origins: np.ndarray  # (batch,), NOWHERE where there is still room
-    parts: list[tuple[View, np.ndarray]] = field(default_factory=list)
-
-    def take(self, view: View, rows: np.ndarray) -> None:
-        self.origins = np.where(rows, view.origins, self.origins)
-        self.parts.append((view, rows))
-
-    def facts(self) -> Facts:
-        for view, _ in self.parts:
-            origins = view.facts.origins
-            if len(origins) in (1, len(self.origins)) and (origins == self.origins).all():
-                return view.facts
-        first = self.parts[0][0].facts
-        if first.chosen is not None and first.rows == 1:
-            assert all(view.facts is first for view, _ in self.parts)
-            return first  # where it doesn't take part, no proof refers to it
-        return _joined(self)
-
-
-Place = tuple[int, np.ndarray | None]  # a slot, and in which rows (None: wherever it takes part)
-
-
-def arrange(
-    parts: Sequence[Sequence[View]], batch: int
-) -> tuple[list[Facts], list[list[list[Place]]]]:
-    """Slots for the inputs of all parts, and for each view of each part where its rows went.
-
-    >>> a, b = (Facts(log_probs=torch.zeros(2, 1), groups=((0, 1),), label=str) for _ in "ab")
-    >>> first, second = np.array([0, -1]), np.array([-1, 0])
-    >>> stacked = [View(a, first)], [View(b, second)]
-    >>> slots, places = arrange([*stacked, [View.whole(a, 2)]], batch=2)
-    >>> len(slots), [[slot for slot, _ in view] for view in places[2]]
-    (2, [[0]])
-    """
-    slots: list[_Slot] = []
-    placed: list[list[list[Place]]] = [[[] for _ in views] for views in parts]
-    every = [
-        (view, own, at)
-        for views, own in zip(parts, placed, strict=True)
-        for at, view in enumerate(views)
-    ]
-    # Tags of one row may stand for all rows, so what they refer to must not be split up.
-    for view, own, at in sorted(every, key=lambda each: not each[0].constant):
-        own[at] = _place(view, slots, batch)
-    return [slot.facts() for slot in slots], placed
-
-
-def _place(view: View, slots: list[_Slot], batch: int) -> list[Place]:
-    origins = np.broadcast_to(view.origins, (batch,))
-    left = origins != NOWHERE
-    places: list[Place] = []
-    for number, slot in enumerate(slots):
-        if not alike(slot.like, view.facts):
-            assert not _overlap(slot, view), "parts of one input are made compatible first"
-            continue
-        hit = left & (slot.origins == origins)
-        if hit.any():
-            left = left & ~hit
-            places.append((number, None if not (left.any() or places) else hit))
-            if not left.any():
-                return places
-    if not left.any() and places:
-        return places
-    room = next(
-        (
-            number
-            for number, slot in enumerate(slots)
-            if alike(slot.like, view.facts) and (slot.origins[left] == NOWHERE).all()
-        ),
-        len(slots),
-    )
-    if room == len(slots):
-        slots.append(_Slot(view.facts, np.full(batch, NOWHERE, dtype=np.int64)))
-    slots[room].take(view, left)
-    return [*places, (room, left if places else None)]
-
-
-def _overlap(slot: _Slot, view: View) -> bool:
-    """Whether different parts of one input occur in a row."""
-    if slot.like.chosen is None and view.facts.chosen is None:
-        return False
-    origins = np.broadcast_to(view.origins, slot.origins.shape)
-    return bool(((origins == slot.origins) & (origins != NOWHERE)).any())
-
-
-def _joined(slot: _Slot) -> Facts:
-    """The facts of a slot that is assembled from several, row by row."""
-    views = [view for view, _ in slot.parts]
-    start = np.cumsum([0, *(view.facts.rows for view in views)])
-    at = np.full(len(slot.origins), start[-1], dtype=np.int64)  # the last column stands for nothing
-    whose = np.zeros(len(slot.origins), dtype=np.int64)
-    for number, (view, rows) in enumerate(slot.parts):
-        at[rows] = start[number] + np.broadcast_to(view.rows, rows.shape)[rows]
-        whose[rows] = number
-    label = _RowLabels(tuple(view.facts.label for view in views), whose, at - start[whose])
-    numbers = _numbers_at([view.facts for view in views], at)
-    return Facts(groups=slot.like.groups, label=label, origins=slot.origins, **numbers)
-
-
-def _numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
+def numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
     """Numbers of facts at some rows of all parts side by side; the row after the last has none."""
     logs = _rows_of([facts.log_probs for facts in parts], at, ZERO)
     flags = np.concatenate([np.broadcast_to(facts.normalised, facts.rows) for facts in parts])
@@ -388,7 +283,7 @@ def _rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _RowLabels:
+class RowLabels:
     """Names of facts that were assembled row by row."""
 
     labels: tuple[Label, ...]
@@ -402,7 +297,7 @@ class _RowLabels:
 
 def row_labels(label: Label, rows: np.ndarray) -> Label:
     """Names of facts of which some rows were taken, in this order."""
-    return _RowLabels((label,), np.zeros_like(rows), rows)
+    return RowLabels((label,), np.zeros_like(rows), rows)
 
 
 def all_apart(facts: Sequence[Facts]) -> bool:

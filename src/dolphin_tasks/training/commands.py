@@ -27,9 +27,10 @@ from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.evaluation import evaluate, further_lines
 from dolphin_tasks.training.folder import RunError, RunFolder
-from dolphin_tasks.training.loop import Interrupted, Trainer
+from dolphin_tasks.training.loop import Trainer
 from dolphin_tasks.training.noise import use_row_dropout
 from dolphin_tasks.training.processes import Processes
+from dolphin_tasks.training.stopping import Interrupted
 from dolphin_tasks.training.task import Task
 
 C = TypeVar("C")

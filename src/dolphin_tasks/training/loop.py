@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,15 +19,12 @@ from dolphin_tasks.training.evaluation import evaluate, further_lines, near_tie
 from dolphin_tasks.training.folder import RunError, RunFolder, portable, versions
 from dolphin_tasks.training.noise import Noise, seed_of, set_noise, use_row_dropout
 from dolphin_tasks.training.processes import Processes
-from dolphin_tasks.training.progress import Progress
+from dolphin_tasks.training.progress import Progress, schedule
+from dolphin_tasks.training.stopping import Interrupted, Stop
 from dolphin_tasks.training.table import State
 from dolphin_tasks.training.task import Outputs, Samples, Task
 
 _WARM_UP = 5  # steps of a process before the program's share of a step is taken
-
-
-class Interrupted(Exception):  # noqa: N818 (nothing went wrong)
-    """The user stopped the run; its state is in the checkpoint."""
 
 
 class TrainingError(dl.DolphinError, ArithmeticError):
@@ -48,7 +42,7 @@ class Trainer:
         self.progress = Progress()
         self._steps_done = 0  # by this process
         self._row_cost = 0.5 / self.config.batch  # steps it takes to evaluate a row: a first guess
-        self._stop = False
+        self._stop = Stop()
 
     # -- the whole run -----------------------------------------------------------------------------
 
@@ -77,7 +71,7 @@ class Trainer:
         )
         self.display.table(self._earlier(), perception=bool(self.task.classes))
         self.display.doing("first step")
-        with self._stoppable():
+        with self._stop.listening():
             while self.progress.epoch < config.epochs:
                 try:
                     self._epoch()
@@ -104,27 +98,6 @@ class Trainer:
             content = {"task": reference(type(self.task)), "config": self.config.as_json()}
             self.folder.write_json("config.json", content)
             self.folder.write_metrics(self.progress.history)
-
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """The first Ctrl-C (or SIGTERM) stops after the current step, the second at once."""
-
-        def stop(number: int, _: Any) -> None:
-            if self._stop:
-                raise KeyboardInterrupt
-            self._stop = True
-
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, stop) for number in signals]
-        try:
-            yield
-        finally:
-            for number, handler in zip(signals, before, strict=True):
-                signal.signal(number, handler)
-
-    def _raise_if_stopped(self) -> None:
-        if self._stop:
-            raise Interrupted
 
     # -- epochs and steps --------------------------------------------------------------------------
 
@@ -158,7 +131,7 @@ class Trainer:
             self.data.validation,
             self.processes,
             limit=self.config.test_samples,
-            between=self._raise_if_stopped,
+            between=self._stop.raise_if_asked,
         )
         state = self._state()
         if found.total:
@@ -220,7 +193,7 @@ class Trainer:
             losses, right, symbolic, neural = self._learn(batch, len(index))
             totals = torch.tensor([losses, right], dtype=torch.float64)
         began = time.perf_counter()
-        stopped = self.processes.sum_gradients(self.network.parameters(), self._stop)
+        stopped = self.processes.sum_gradients(self.network.parameters(), self._stop.asked)
         self.optimizer.step()
         neural += time.perf_counter() - began
         progress.timed(symbolic, neural, warm=self._steps_done >= _WARM_UP)
@@ -375,7 +348,7 @@ class Trainer:
             self.data.test,
             self.processes,
             limit=self.config.test_samples,
-            between=self._raise_if_stopped,
+            between=self._stop.raise_if_asked,
         )
         validated = progress.history[progress.best_epoch - 1]["validation_accuracy"]
         results = {
@@ -414,17 +387,3 @@ class Trainer:
         for line in further_lines(further):
             self.display.line(line)
         return results
-
-
-def schedule(name: str, done: float) -> float:
-    """The fraction of the greatest step size after this fraction of all steps.
-
-    >>> [round(schedule("onecycle", done), 2) for done in (0.0, 0.15, 0.3, 0.65, 1.0)]
-    [0.1, 0.55, 1.0, 0.5, 0.0]
-    """
-    if name == "constant":
-        return 1.0
-    rise = 0.3 if name == "onecycle" else 0.0
-    if done < rise:
-        return 0.1 + 0.9 * done / rise
-    return 0.5 * (1 + math.cos(math.pi * (done - rise) / (1 - rise)))

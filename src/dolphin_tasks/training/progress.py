@@ -1,7 +1,8 @@
-"""How far a run is: what its checkpoints hold besides weights."""
+"""How far a run is: what its checkpoints hold besides weights, and the step size by then."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,3 +66,17 @@ class Progress:
         self.neural_seconds += neural
         if warm:
             self.shares = [*self.shares[1 - _SHARES :], symbolic / max(1e-9, symbolic + neural)]
+
+
+def schedule(name: str, done: float) -> float:
+    """The fraction of the greatest step size after this fraction of all steps.
+
+    >>> [round(schedule("onecycle", done), 2) for done in (0.0, 0.15, 0.3, 0.65, 1.0)]
+    [0.1, 0.55, 1.0, 0.5, 0.0]
+    """
+    if name == "constant":
+        return 1.0
+    rise = 0.3 if name == "onecycle" else 0.0
+    if done < rise:
+        return 0.1 + 0.9 * done / rise
+    return 0.5 * (1 + math.cos(math.pi * (done - rise) / (1 - rise)))

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, SizeError, shorten
-from dolphin.execution.indices import Contraction, Index, RowMap, to_device
+from dolphin.execution.indices import Contraction, Index
 from dolphin.execution.kept import kept_index
+from dolphin.execution.row_maps import RowMap, to_device
 from dolphin.inputs.arguments import count, option
+from dolphin.provenance.arranging import arrange
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.exact import sentential
@@ -30,7 +32,7 @@ from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, t
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.remembering import combined, content_of, each_of, remembered
 from dolphin.provenance.exact.tags import Formulas, Seating, aligned, newest_table, seated
-from dolphin.provenance.facts import Facts, View, all_apart, arrange
+from dolphin.provenance.facts import Facts, View, all_apart
 from dolphin.provenance.numerics import connected, log_of_rest, rounded_to
 
 

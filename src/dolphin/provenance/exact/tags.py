@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dolphin.execution.indices import RowMap
+from dolphin.execution.row_maps import RowMap
+from dolphin.provenance.arranging import Place, arrange
 from dolphin.provenance.exact.formulas import FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups
-from dolphin.provenance.facts import Facts, Place, View, all_apart, arrange
+from dolphin.provenance.facts import Facts, View, all_apart
 
 
 @dataclass(frozen=True, eq=False)
