@@ -16,7 +16,7 @@ class InputError(DolphinError, ValueError):
 
 
 class SymbolError(DolphinError, TypeError):
-    """An object can't serve as a symbol: it is unhashable, or a tensor."""
+    """An object can't be a symbol: it is unhashable, a tensor, a generator or a distribution."""
 
 
 class MismatchError(DolphinError, ValueError):
@@ -28,7 +28,7 @@ class FunctionError(DolphinError, RuntimeError):
 
 
 class SizeError(DolphinError, MemoryError):
-    """An operation would make more combinations than allowed."""
+    """An operation would take more combinations, memory or time than allowed."""
 
 
 class FixpointError(DolphinError, RecursionError):
@@ -36,7 +36,7 @@ class FixpointError(DolphinError, RecursionError):
 
 
 class UnsupportedError(DolphinError, NotImplementedError):
-    """A provenance does not have the operation that was asked for."""
+    """A provenance doesn't support the operation."""
 
 
 def told(error: BaseException) -> str:

@@ -195,7 +195,8 @@ def sample(
 ) -> Distribution[S]:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged.
 
-    Symbols that are not kept get no gradient. The result is in per-row layout.
+    Symbols that are not kept get no gradient. The result is in per-row layout, unless no row has
+    more than k symbols. Cost: O(B) per symbol; on a device, it waits for their probabilities.
 
     Args:
         distribution: in either layout.

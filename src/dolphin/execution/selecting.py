@@ -95,7 +95,7 @@ def check_sample(k: int, method: str, generator: Any) -> None:
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     check_sample(k, method, generator)
-    if d.width <= k:  # what a row's own choices mean doesn't depend on how long other rows are
+    if d.width <= k:  # every row keeps all it has, as a short row does among longer ones
         return d.copied()
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
     if method == "categorical":  # Gumbel top-k: the largest of log p + noise
