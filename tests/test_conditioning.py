@@ -408,3 +408,14 @@ def test_a_certain_event_says_nothing_and_a_certain_no_leaves_nothing(name, hold
     d = dl.Distribution(x, [0, 1], provenance=name)
     found = dl.condition(d, dl.Distribution.certain(holds, batch=2, provenance=name)).probs()
     torch.testing.assert_close(found, x if holds else torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_event_below_what_single_precision_holds(dtype):
+    """Half of e^-100: only the event itself is too small to be told from 0."""
+    x = torch.tensor([[100.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
+    d = dl.Distribution.from_logits(x, [0, 1, 2], provenance="exact")
+    found = dl.condition(d, dl.apply(d, lambda s: s > 0)).probs()
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=dtype))
+    (gradient,) = torch.autograd.grad(found[0, 1], x)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.25, -0.25]], dtype=dtype))

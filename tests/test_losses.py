@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import dolphin as dl
+from dolphin.provenance.registry import negates
 
 LOSSES = [dl.nll_loss, dl.bce_loss]
 PROVENANCES = [dl.DAMP(), dl.TopKProofs(k=3)]
@@ -104,6 +105,17 @@ def out_of_reach(d, other):
     yield dl.union(d, d), 0
     yield dl.filter(d, lambda x: x > 2), 2
     yield d.normalized(), 9
+    yield d.normalized(), 0
+    known = dl.Distribution.certain(5, batch=2)
+    if negates(d.provenance):
+        yield dl.negate(known), 5
+        yield dl.exists(known), False
+        yield dl.count(known), 0
+    if d.provenance.name != "boolean":
+        yield dl.condition(d, dl.Distribution.certain(True, batch=2)), 0
+        yield dl.condition(d, dl.Distribution.certain(False, batch=2)), 3
+    if not d.provenance.numeric:  # numbers can't tell that one symbol excludes another
+        yield dl.condition(d, dl.apply(d, lambda x: x == 2)), 3
     yield dl.Distribution.stack([d[0], other[1]]), 1
     yield dl.program(lambda d: dl.choose(d))(d), 1
     yield dl.exists(d, lambda x: x < 0), True

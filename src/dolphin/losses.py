@@ -63,9 +63,8 @@ def nll_loss(
     A row that can't reach its target, because nothing derives it or everything that does has a
     logit of -inf, costs 1e4 in every provenance and precision, as with
     `F.nll_loss(d.log_probs(), ...)`, and has no gradient. A target that is derived from a fact
-    given as probability 0 can be reached:
-    such a fact counts as the smallest probability that is told apart from 0 (1e-30, in double
-    precision 1e-290), and its gradient pushes it up.
+    given as probability 0 can be reached: such a fact counts as the smallest probability that is
+    told apart from 0 (1e-30, in double precision 1e-290), and its gradient pushes it up.
 
     Args:
         distribution: the result of a program.

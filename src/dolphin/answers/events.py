@@ -13,6 +13,7 @@ from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.kept import kept_index, kept_lists
 from dolphin.execution.profiling import profiled
+from dolphin.execution.selecting import negation
 from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates
@@ -101,7 +102,7 @@ class _Question:
 
     @functools.cached_property
     def fails(self) -> Tags:
-        return self.algebra.negate(self.holds)
+        return negation(self.d, self.holds)
 
     def numbers(self, role: str, function: Callable[[Any], Any] | None) -> list[Any]:
         """The value of a user function for each item."""
@@ -175,7 +176,7 @@ class _Question:
         it is the conjunction of the items' negations.
         """
         if self.algebra.numeric or "de-morgan" in self.algebra.laws:
-            return self.algebra.negate(some)
+            return negation(self.d, some)
         return self.conjunctions(self.fails)
 
     def conjunctions(self, tags: Tags) -> Tags:

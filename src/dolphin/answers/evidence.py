@@ -58,11 +58,11 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
                 f"or dolphin.exists(d), got one with the symbol {shorten(symbol)}."
             )
     given = _of_rows(given, batch)
-    probs = _posteriors("condition", [d], given, [True] * batch)[0]
+    ((probs, never),) = _posteriors("condition", [d], given, [True] * batch)
     constant = d.constant and given.constant
     if constant:
         probs = probs.double()
-    logs = safe_log(probs)
+    logs = torch.where(never, ZERO, safe_log(probs))
     return _as_input(_of_rows(d, batch), probs, logs, exclusive=d.exclusive, constant=constant)
 
 
@@ -107,7 +107,8 @@ def posteriors(given: Sequence[Tagged], result: Tagged, targets: Any) -> list[Te
     result, wanted = _asked("posterior", given, result, targets)
     every = _posteriors("posterior", given, result, wanted)
     return [
-        _in_columns(_of_rows(d, result.batch), probs) for d, probs in zip(given, every, strict=True)
+        _in_columns(_of_rows(d, result.batch), probs)
+        for d, (probs, _) in zip(given, every, strict=True)
     ]
 
 
@@ -146,14 +147,20 @@ def _asked(
 
 def _posteriors(
     operation: str, given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
-) -> list[Tensor]:
-    """P(symbol | target), (B, width) for each of the given distributions."""
+) -> list[tuple[Tensor, Tensor]]:
+    """P(symbol | target), (B, width) for each of the given distributions.
+
+    And where it is 0 whatever the numbers are, as far as that is known.
+    """
     if isinstance(result.provenance, TensorProvenance):
         logs, shares = _shares(operation, given, result, wanted)
         every = [_combined(d, result.batch, logs, h) for d, h in zip(given, shares, strict=True)]
     else:
         every = _quotients(given, result, wanted)
-    return [_as_precise(probs, d, result) for probs, d in zip(every, given, strict=True)]
+    return [
+        (_as_precise(probs, d, result), never)
+        for (probs, never), d in zip(every, given, strict=True)
+    ]
 
 
 def _as_precise(probs: Tensor, *operands: Tagged) -> Tensor:
@@ -162,11 +169,13 @@ def _as_precise(probs: Tensor, *operands: Tagged) -> Tensor:
     return probs.to(functools.reduce(torch.promote_types, dtypes)) if dtypes else probs
 
 
-def _quotients(given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]) -> list[Tensor]:
+def _quotients(
+    given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
+) -> list[tuple[Tensor, Tensor]]:
     """The same by the tags of the symbol and the target together."""
     algebra = result.provenance
     target = _target(result, wanted)
-    whole = algebra.probs(target).view(-1, 1)
+    whole = algebra.unrounded_probs(target).view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero
     results = []
     for one in given:
@@ -176,8 +185,11 @@ def _quotients(given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]) -
         row = np.repeat(np.arange(d.batch), d.width)
         plan = Contraction([every, row], every, len(every), address=address)
         joint = algebra.contract([_flat(d, target), target], plan)
-        probs = algebra.probs(joint).view(d.batch, d.width)
-        results.append(torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0))
+        probs = algebra.unrounded_probs(joint).view(d.batch, d.width)
+        with torch.no_grad():
+            never = (algebra.log_probs(joint).view(probs.shape) <= IMPOSSIBLE) | ~possible
+        probs = torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0)
+        results.append((probs, never))
     return results
 
 
@@ -271,12 +283,20 @@ def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
     return own_row(d, gradient)
 
 
-def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> Tensor:
-    """P(symbol | target) from the target's derivatives; see the module's docstring."""
+def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """P(symbol | target) from the target's derivatives; see the module's docstring.
+
+    And where there is no such symbol or no such target. That a target excludes a symbol can't be
+    read off numbers.
+    """
     rows = _of_rows(d, batch)
-    probs = rows.in_rows(rows.provenance.probs(rows.tags_like()))
-    posterior = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
-    return torch.where((logs > flush(logs.dtype))[:, None], posterior, 0.0)
+    tags = rows.tags_like()
+    probs = rows.in_rows(rows.provenance.probs(tags))
+    combined = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
+    possible = (logs > flush(logs.dtype))[:, None]
+    with torch.no_grad():
+        never = (rows.in_rows(rows.provenance.log_probs(tags)) <= IMPOSSIBLE) | ~possible
+    return torch.where(possible, combined, 0.0), never
 
 
 def _of_groups(d: Tagged, share: Tensor) -> Tensor:
@@ -346,6 +366,7 @@ def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool, consta
         groups=groups,
         label=_Names(d),
         probs=probs.t().contiguous(),
+        sifted=True,
     )
     algebra: Provenance = d.provenance
     tags = algebra.from_facts(facts)

@@ -17,6 +17,7 @@ from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_onl
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
+from dolphin.provenance.logarithms import LogTags
 from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, caches
@@ -67,8 +68,19 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
         )
     if world is not None:
         d = among(d, world)
-    tags = present_only(d.provenance.negate(d.tags_like()), d)
+    tags = present_only(negation(d, d.tags_like()), d)
     return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
+
+
+def negation(d: Tagged, tags: Tags) -> Tags:
+    """The negation of tags of a distribution.
+
+    That of what is certain is impossible. Of a fact of probability 1 it is not: it has a gradient.
+    """
+    negated = d.provenance.negate(tags)
+    if d.constant and isinstance(tags, Tensor) and isinstance(d.provenance, LogTags):
+        return torch.where(tags == d.provenance.one_value, d.provenance.zero, negated)
+    return negated
 
 
 def check_generator(operation: str, generator: Any) -> None:

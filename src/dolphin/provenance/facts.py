@@ -22,7 +22,7 @@ from torch import Tensor
 from dolphin.errors import UnsupportedError
 from dolphin.execution.row_maps import to_device
 from dolphin.provenance.differentiation import transformed, vectorized
-from dolphin.provenance.numerics import ZERO, prob_of_log
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.locking import lock
 
@@ -88,6 +88,7 @@ class Facts:
         probs: Tensor | None = None,
         given: np.ndarray | None = None,
         normalised: bool | np.ndarray = False,
+        sifted: bool = False,
         origins: np.ndarray | None = None,
         whole: Facts | None = None,
         chosen: np.ndarray | None = None,
@@ -105,6 +106,7 @@ class Facts:
         self._probs = probs
         self._given = given  # rows whose probabilities were given; None: all, if there are any
         self.normalised = normalised
+        self.sifted = sifted  # some probabilities of 0 may be impossible: logarithms tell which
         self.fresh = origins is None  # then no other facts can have the same origins
         self._origins = origins
         self.whole = whole
@@ -131,17 +133,27 @@ class Facts:
         """The probabilities, (columns, rows)."""
         return prob_of_log(self.log_probs) if self._probs is None else self._probs
 
-    def as_given(self) -> tuple[Tensor, bool | np.ndarray]:
-        """The numbers as they were given, (columns, rows), and in which rows they are logarithms.
+    @property
+    def log_rows(self) -> bool | np.ndarray:
+        """The rows that were given as logarithms, or whether all were."""
+        return ~self._given if self._given is not None else self._probs is None
 
-        Next to 0 and 1 it makes a difference for derivatives.
+    def as_given(self) -> tuple[Tensor, bool | np.ndarray | Tensor]:
+        """The numbers as they were given, (columns, rows), and which of them are logarithms.
+
+        Those of all rows, of some, or (a mask of columns and rows) some of each. Next to 0 and 1 it
+        makes a difference for derivatives.
         """
         if self._probs is None:
             return self.log_probs, True
-        if self._given is None:
+        if self._given is None and not self.sifted:
             return self._probs, False
-        given = to_device(self._given, self._probs.device)
-        return torch.where(given, self._probs, self.log_probs), ~self._given
+        device = self._probs.device
+        rows = to_device(np.broadcast_to(self.log_rows, (self.rows,)).copy(), device)
+        if not self.sifted:
+            return torch.where(rows, self.log_probs, self._probs), self.log_rows
+        mask = (self.log_probs.detach() <= IMPOSSIBLE) | rows
+        return torch.where(mask, self.log_probs, self._probs), mask
 
     def at_rows(self, at: np.ndarray) -> dict[str, Any]:
         """The numbers of the facts at these rows, in this order; nothing holds at row -1."""
@@ -158,6 +170,7 @@ class Facts:
                 label=self.label,
                 probs=None if prob is None else prob.contiguous(),
                 normalised=self.normalised,
+                sifted=self.sifted,
             )
             for log, prob in zip(logs, probs, strict=True)
         ]
@@ -185,6 +198,7 @@ class Facts:
             probs=probs,
             given=self._given,
             normalised=self.normalised,
+            sifted=self.sifted,
             origins=self.origins,
             whole=self,
             chosen=chosen,
@@ -208,6 +222,7 @@ class Facts:
             probs=None if self._probs is None else move(self._probs),
             given=self._given,
             normalised=self.normalised,
+            sifted=self.sifted,
             origins=self.origins,
         )
 
@@ -269,10 +284,11 @@ def numbers_at(parts: Sequence[Facts], at: np.ndarray) -> dict[str, Any]:
     if all(facts._probs is None for facts in parts):
         return {"log_probs": logs, "normalised": normalised}
     probs = _rows_of([facts.probs for facts in parts], at, 0.0)
-    logs_at = [np.broadcast_to(facts.as_given()[1], facts.rows) for facts in parts]
+    logs_at = [np.broadcast_to(facts.log_rows, facts.rows) for facts in parts]
     given_at = ~np.concatenate([*logs_at, [False]])[at]
     given = None if given_at.all() else given_at
-    return {"log_probs": logs, "probs": probs, "given": given, "normalised": normalised}
+    made = {"log_probs": logs, "probs": probs, "given": given, "normalised": normalised}
+    return {**made, "sifted": any(facts.sifted for facts in parts)}
 
 
 def _rows_of(parts: Sequence[Tensor], at: np.ndarray, fill: float) -> Tensor:

@@ -92,7 +92,7 @@ def _differ(expected: Value, precise: Value) -> bool:
         pairs += [(one.grad.get(key, 0.0), part) for key, part in other.grad.items()]
         for rough, exact in pairs:
             for a, b in ((rough.real, exact.real), (rough.imag / STEP, exact.imag / STEP)):
-                if abs(a - b) > 1e-8 * (1.0 + abs(b)):
+                if abs(a - b) > 1e-8 * (1.0 + abs(b)) or (a == 0.0) != (b == 0.0):
                     return True
     return False
 

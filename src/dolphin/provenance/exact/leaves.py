@@ -13,7 +13,7 @@ from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import precisely, prob_of_log
 
 AreLogs = bool | Tensor
-"""Whether numbers are logarithms of probabilities: all, none, or (a mask of columns) some."""
+"""Whether numbers are logarithms of probabilities: all, none, or (a mask) some."""
 
 
 def numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, AreLogs]:
@@ -29,6 +29,14 @@ def numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, A
     every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
     if all(each is logs[0] for each in logs) and isinstance(logs[0], bool):
         return every, logs[0]
+    if any(isinstance(each, Tensor) for each in logs):
+        masks = (
+            each if isinstance(each, Tensor) else to_device(np.atleast_1d(each), device)
+            for each in logs
+        )
+        shapes = [(facts.columns, rows) for facts in inputs]
+        spread = [mask.expand(shape) for mask, shape in zip(masks, shapes, strict=True)]
+        return every, torch.cat(spread)
     alike = all(isinstance(each, bool) for each in logs)
     flags = [np.broadcast_to(each, (1 if alike else rows,)) for each in logs]
     columns = [facts.columns for facts in inputs]

@@ -111,6 +111,9 @@ class Exact(Provenance):
         # In double precision to the end: gradients near 0 and 1 need it.
         return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
 
+    def unrounded_probs(self, tags: Formulas) -> Tensor:
+        return self._read(tags, Circuit.probs)
+
     def logs_and_rest(self, tags: Formulas) -> tuple[Tensor, Tensor]:
         # In double precision to the end: single precision has no exp of the logarithm of 0 here.
         dtype, logs = tags.like.dtype, self._read(tags, Circuit.log_probs)
