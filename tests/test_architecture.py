@@ -30,12 +30,7 @@ LAYERS = [
         "dolphin.display.html",
     ],
     ["dolphin.symbolic.*"],
-    [
-        "dolphin.execution.buckets",
-        "dolphin.execution.indices",
-        "dolphin.execution.kept",
-        "dolphin.execution.row_maps",
-    ],
+    ["dolphin.execution.buckets", "dolphin.execution.indices", "dolphin.execution.kept"],
     ["dolphin.execution.eager", "dolphin.execution.profiling"],
     ["dolphin.execution.recurrences"],
     ["dolphin.provenance", "dolphin.provenance.*"],

@@ -25,7 +25,7 @@ from torch import Tensor
 from dolphin.distribution import Distribution
 from dolphin.errors import FunctionError, InputError, SizeError, shorten
 from dolphin.execution.eager import eager
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.execution.selecting import check_generator
 from dolphin.execution.tagged import check_rows, tagged_of
 from dolphin.inputs.arguments import option

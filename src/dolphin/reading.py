@@ -14,10 +14,9 @@ from torch import Tensor
 
 from dolphin.errors import FunctionError, InputError, MismatchError, shorten
 from dolphin.execution.batching import read_rows
-from dolphin.execution.indices import Index, lists_of
+from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.kept import kept_index
 from dolphin.execution.pending import Pending
-from dolphin.execution.row_maps import to_device
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs.checks import asked_symbols

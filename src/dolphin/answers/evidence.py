@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, UnsupportedError, shorten
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.execution.pending import made_as, own_row
 from dolphin.execution.profiling import profiled
-from dolphin.execution.row_maps import to_device
 from dolphin.execution.tagged import Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import graph_of

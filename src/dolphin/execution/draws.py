@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, UnsupportedError
-from dolphin.execution.indices import Index
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import Index, to_device
 from dolphin.execution.tracing import Notes
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import array_of, reading_is_free

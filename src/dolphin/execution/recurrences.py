@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 
 _WASTE = 4  # how many times as many places as combinations a rectangle may have
 _LARGE = 2048  # combinations of a copy; smaller ones cost less as parts of a whole

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, listing, shorten
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.inputs.arguments import items
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.facts import Groups, all_alone, each_alone

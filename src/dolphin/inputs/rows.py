@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, SymbolError, shorten
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.inputs.arguments import items
 from dolphin.inputs.checks import (
     Exclusive,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import UnsupportedError
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import transformed, vectorized
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
 from dolphin.symbolic.bounded import registered

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Contraction, Index
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_once, connected, safe_log

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.execution.indices import to_device
 from dolphin.execution.recurrences import Copies, Limit, Recurrence
-from dolphin.execution.row_maps import to_device
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import one_winner
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.execution.indices import Contraction, Convolution, IndexLists
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import Contraction, Convolution, IndexLists, to_device
 from dolphin.provenance.contract import Deferral, Steps
 from dolphin.provenance.damp.formulas import log_sums_of_pairs
 from dolphin.provenance.damp.sums import Tree

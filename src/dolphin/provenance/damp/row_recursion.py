@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.numerics import (
     CARRIED,

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import Convolution, IndexLists
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import Convolution, IndexLists, to_device
 from dolphin.provenance.numerics import ZERO
 
 _FEWEST = 4  # operands; fewer are as fast one after the other

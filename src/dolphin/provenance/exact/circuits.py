@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import Contraction
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import Contraction, to_device
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.exact.leaves import AreLogs, logs_of, numbers_of, probs_of, raised_log

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import precisely, prob_of_log
 

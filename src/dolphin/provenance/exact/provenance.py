@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError, SizeError, shorten
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Index, RowMap, to_device
 from dolphin.execution.kept import kept_index
-from dolphin.execution.row_maps import RowMap, to_device
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.arranging import arrange
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.exact.leaves import AreLogs
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dolphin.execution.row_maps import RowMap
+from dolphin.execution.indices import RowMap
 from dolphin.provenance.arranging import Place, arrange
 from dolphin.provenance.exact.formulas import FormulaTable, tables
 from dolphin.provenance.exact.ordering import Groups

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.numerics import (
     ZERO,
     at_most_one,

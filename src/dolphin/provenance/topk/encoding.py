@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.facts import Facts, Groups
 from dolphin.symbolic.bounded import register
 

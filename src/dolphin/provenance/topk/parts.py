@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from dolphin.errors import SizeError
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.facts import Facts, all_alone
 from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.encoding import WORD_BITS, Code, Layout, Placement, code_of

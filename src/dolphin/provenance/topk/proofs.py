@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.execution.indices import Index
-from dolphin.execution.row_maps import RowMap, to_device
+from dolphin.execution.indices import Index, RowMap, to_device
 from dolphin.provenance.arranging import Place, arrange
 from dolphin.provenance.facts import Facts, View, all_apart
 from dolphin.provenance.topk.encoding import (

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.indices import Contraction, Index, IndexLists
+from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.kept import kept_lists
 from dolphin.execution.recurrences import Limit, Recurrence
-from dolphin.execution.row_maps import to_device
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart

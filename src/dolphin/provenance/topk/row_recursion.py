@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from dolphin.execution.row_maps import RowMap
+from dolphin.execution.indices import RowMap
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.encoding import Layout, merge, moved

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import RowMap, to_device
+from dolphin.execution.indices import RowMap, to_device
 from dolphin.provenance.arranging import arrange
 from dolphin.provenance.facts import View
 from dolphin.provenance.topk.encoding import merge, moved

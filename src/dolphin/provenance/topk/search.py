@@ -16,9 +16,8 @@ from torch import Tensor
 
 from dolphin.errors import SizeError
 from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import Contraction, Index
+from dolphin.execution.indices import Contraction, Index, to_device
 from dolphin.execution.kept import kept_index, kept_lists
-from dolphin.execution.row_maps import to_device
 from dolphin.provenance.numerics import at_once, chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.candidates import Candidates

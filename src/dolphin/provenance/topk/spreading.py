@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dolphin.execution.row_maps import RowMap, to_device
+from dolphin.execution.indices import RowMap, to_device
 from dolphin.provenance.arranging import arrange
 from dolphin.provenance.facts import NOWHERE, Facts, View, row_labels
 from dolphin.provenance.topk.encoding import Layout, Placement

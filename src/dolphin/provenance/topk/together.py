@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.row_maps import to_device
+from dolphin.execution.indices import to_device
 from dolphin.provenance.numerics import prob_of_log, rest_of_log, safe_log
 from dolphin.provenance.topk.encoding import Digit, Group, Layout, Placement, constant
 
