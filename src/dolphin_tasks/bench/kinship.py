@@ -103,8 +103,13 @@ def facts_of_each(probs: Tensor, batch: StoryBatch) -> dl.Distribution[Fact]:
     pairs = [[mention.pair for mention in story.mentions] for story in batch.stories]
     parts = probs.flatten().split([size * len(own) for own in pairs])
     rows = [
-        ([Fact(a, relation, b) for a, b in own for relation in RELATIONS], part)
+        ([fact for pair in own for fact in _facts_between(*pair)], part)
         for own, part in zip(pairs, parts, strict=True)
     ]
     one_each = [[range(size * n, size * (n + 1)) for n in range(len(own))] for own in pairs]
     return dl.Distribution.from_rows(rows, exclusive=one_each)
+
+
+@functools.cache
+def _facts_between(whose: int, who: int) -> tuple[Fact, ...]:
+    return tuple(Fact(whose, relation, who) for relation in RELATIONS)

@@ -47,12 +47,13 @@ def likeliest_in_rows(
     changed, appeared = np.arange(growth.sizes[0]), np.ones(growth.sizes[0], dtype=bool)
     for turn in range(1, most_rounds + 1):
         groups = search.reached_from(changed, appeared)
-        before = search.proofs_of(groups)
-        search.round(groups)
-        after = search.proofs_of(groups)
-        unlike = _differing(before, after)
-        changed, appeared = groups[unlike], before.scores[unlike, 0] == NO_PROOF
-        if turn >= growth.rounds and _same_sets(before.at(unlike), after.at(unlike)):
+        after = search.searched(groups)
+        unlike = search.differing(groups, after)
+        changed = groups[unlike]
+        before = search.known.at(changed)
+        appeared = before.scores[:, 0] == NO_PROOF
+        search.known.put(groups, after)
+        if turn >= growth.rounds and _same_sets(before, after.at(unlike)):
             return search.found(growth)
     return None
 
@@ -65,7 +66,9 @@ class _Some(NamedTuple):
     lengths: np.ndarray  # (n, k) how many facts they have
 
     def at(self, places: np.ndarray | slice) -> _Some:
-        return _Some(*(part[places] for part in self))
+        if isinstance(places, slice):
+            return _Some(*(part[places] for part in self))
+        return _Some(*(part.take(places, axis=0) for part in self))
 
     def put(self, places: np.ndarray | slice, others: _Some) -> None:
         for own, other in zip(self, others, strict=True):
@@ -155,23 +158,29 @@ class _Search:
         marked[groups[(first > NO_PROOF) & (first >= scores[groups, -1])]] = True
         return np.flatnonzero(marked)
 
-    def proofs_of(self, groups: np.ndarray) -> _Some:
-        return self.known.at(groups)
+    def differing(self, groups: np.ndarray, new: _Some) -> np.ndarray:
+        """Which of these symbols don't have the same proofs, in the same order, as before."""
+        there, now = self.known.scores.take(groups, axis=0) > NO_PROOF, new.scores > NO_PROOF
+        unlike = (there != now).any(1)
+        some = np.flatnonzero(~unlike)
+        old = self.known.patterns.take(groups[some], axis=0)
+        unlike[some] = ((old != new.patterns[some]).any(-1) & now[some]).any(1)
+        return np.flatnonzero(unlike)
 
-    def round(self, groups: np.ndarray) -> None:
-        """Search the proofs of some symbols again."""
+    def searched(self, groups: np.ndarray) -> _Some:
+        """The proofs of some symbols, searched again."""
         if not len(groups):
-            return
+            return self.known.at(groups)
         found = self._extended(groups)
         kept = groups
         if not self.keeps:  # the others have nothing but what is derived
             kept = groups[: np.searchsorted(groups, len(self.first.scores))]
         if len(kept):
-            some = [self._first_of(kept)] * self.starts + [self.proofs_of(kept)] * self.keeps
+            some = [self._first_of(kept)] * self.starts + [self.known.at(kept)] * self.keeps
             some.append(found.at(slice(len(kept))))
             parts = (np.concatenate(part, axis=1) for part in zip(*some, strict=True))
             found.put(slice(len(kept)), _likeliest_of(_Some(*parts), self.k))
-        self.known.put(groups, found)
+        return found
 
     def _first_of(self, groups: np.ndarray) -> _Some:
         """The proofs that symbols begin with; none for those that come later."""
@@ -217,12 +226,13 @@ class _Search:
         as_bits |= places
         most = keys.max(0)
         found, slots, at = [], [], []
-        for _ in range(self.k):
+        for turn in range(self.k):
             best = np.maximum.reduceat(most, given.starts)
             place = best.view(np.int64) & last_bits
             slot, winner = place >> bits, given.starts + (place & ((1 << bits) - 1))
-            keys[slot, winner] = 2 * _LEAST
-            most[winner] = keys[:, winner].max(0)
+            if turn + 1 < self.k:
+                keys.reshape(-1)[slot * keys.shape[1] + winner] = 2 * _LEAST
+                most[winner] = keys.take(winner, axis=1).max(0)
             for part, every in ((best, found), (slot, slots), (winner, at)):
                 every.append(part)
         scores = (np.stack(found, 1).view(np.int64) & ~last_bits).view(np.float64)
@@ -233,10 +243,11 @@ class _Search:
         self, given: _Candidates, scores: np.ndarray, slots: np.ndarray, at: np.ndarray
     ) -> _Some:
         """Some candidates, with their facts."""
-        proof = (given.sources[at] * self.k + slots).reshape(-1)
-        patterns = self.known.patterns.reshape(-1, self.words).take(proof, axis=0)
         fact = at.reshape(-1)
-        patterns[np.arange(len(proof)), given.literals.words[fact]] |= given.literals.facts[fact]
+        proof = given.sources.take(fact) * self.k + slots.reshape(-1)
+        patterns = self.known.patterns.reshape(-1, self.words).take(proof, axis=0)
+        there = np.arange(0, patterns.size, self.words) + given.literals.words.take(fact)
+        patterns.reshape(-1)[there] |= given.literals.facts.take(fact)
         lengths = self.known.lengths.reshape(-1).take(proof).reshape(at.shape)
         return _Some(
             scores, patterns.reshape(*at.shape, self.words), lengths + given.fresh[slots, at]
@@ -267,7 +278,7 @@ class _Search:
         patterns = np.zeros((batch * width, self.k, self.words), dtype=np.int64)
         patterns[growth.places] = self.known.patterns
         return Proofs(
-            torch.from_numpy(np.ascontiguousarray(patterns.T))[..., None],
+            torch.from_numpy(patterns.T)[..., None],
             torch.from_numpy(scores)[..., None],
             self.layout,
             disjoint=False,
@@ -337,16 +348,6 @@ def _likeliest_of(every: _Some, k: int) -> _Some:
 
 def _in_order(chosen: Sequence[_Some]) -> _Some:
     return _Some(*(np.stack(part, axis=1) for part in zip(*chosen, strict=True)))
-
-
-def _differing(old: _Some, new: _Some) -> np.ndarray:
-    """The symbols that don't have the same proofs in the same order."""
-    there, now = old.scores > NO_PROOF, new.scores > NO_PROOF
-    unlike = (there != now).any(1)
-    some = np.flatnonzero(~unlike)
-    same = (old.patterns[some] == new.patterns[some]).all(-1) | ~now[some]
-    unlike[some] = ~same.all(1)
-    return np.flatnonzero(unlike)
 
 
 def _same_sets(old: _Some, new: _Some) -> bool:
