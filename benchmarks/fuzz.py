@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that a program may take")
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit per program")
     options = parser.parse_args()
     last = options.seed + options.programs
     chunks = [range(start, min(start + CHUNK, last)) for start in range(options.seed, last, CHUNK)]

@@ -251,7 +251,7 @@ def test_a_codec_of_the_users_own_is_named_as_the_reason():
     dl.cache_clear()
     trick.check("shared")
     (only,) = dl.cache_info().not_remembered
-    assert only.reason == "may encode with a codec or error handler of the user's, `search`"
+    assert only.reason == "may encode with a user-defined codec or error handler, `search`"
 
 
 # What code of a library does, remembered although it fills caches (patterns, tables of encodings).

@@ -1,5 +1,4 @@
-"""The facts behind chances: the current weights of an operation's draws, and which draws are the
-same.
+"""The facts behind chances: the weights of an operation's draws, and which draws are the same.
 
 Every call of an operation is a new draw, with new facts. Only the rounds of a fixpoint repeat the
 same draws: `Rounds` remembers them by the place in the step where they were made.

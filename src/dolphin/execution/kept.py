@@ -26,24 +26,24 @@ register("index lists of no plan", _known.__len__, _known.clear)
 
 
 def kept_index(places: np.ndarray) -> Index:
-    """`Index(places)`.
+    """`Index(places)`, the same object for equal places.
 
     >>> kept_index(np.arange(3)) is kept_index(np.arange(3))
     True
     """
-    made = _known.get_or_make(_content(places), lambda: Index(places.copy()))
-    assert isinstance(made, Index)
-    return made
+    index = _known.get_or_make(_content(places), lambda: Index(places.copy()))
+    assert isinstance(index, Index)
+    return index
 
 
 def kept_lists(indices: Sequence[np.ndarray], group_of: np.ndarray, groups: int) -> Contraction:
-    """`Contraction(indices, group_of, groups)`."""
+    """`Contraction(indices, group_of, groups)`, the same object for equal arguments."""
     key = (*map(_content, indices), _content(group_of), groups)
-    made = _known.get_or_make(
+    lists = _known.get_or_make(
         key, lambda: Contraction([index.copy() for index in indices], group_of.copy(), groups)
     )
-    assert isinstance(made, Contraction)
-    return made
+    assert isinstance(lists, Contraction)
+    return lists
 
 
 def _content(array: np.ndarray) -> Hashable:

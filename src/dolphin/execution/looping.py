@@ -43,7 +43,7 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, current: Round, parts: Sequence[Tagged]) -> _Shape | None:
-        """The shape of a round; None if it is another one."""
+        """The shape of a round; None if it doesn't have this form."""
         outside = {id(part.made): place for place, part in enumerate(parts)}
         state, growth = current.before.made, current.growth
         if growth is None or id(state) in outside:
@@ -220,7 +220,7 @@ class KnownLoop:
     def learn(self, notes: Notes) -> None:
         """Remember what the rounds did, even if they are not a loop.
 
-        If user functions were called, nothing is: they may differ from the remembered ones.
+        Nothing is remembered if user functions were called: they may differ from earlier ones.
         """
         if self._calls == calls_so_far():
             rule = None if notes.looks.seen else _Rule.of(notes.rounds, self._parts)

@@ -26,7 +26,7 @@ class Sample(Protocol):
     """A running sample whose operations wait for those of others."""
 
     number: int
-    """Which of them it is."""
+    """Its number in the batch."""
     inputs: int
     """How many inputs it has created."""
     thread: int
@@ -187,7 +187,7 @@ class Node:
 
     @property
     def payload(self) -> Any:
-        """That of its recipe."""
+        """The payload of its recipe."""
         return self.recipe.payload
 
     def __len__(self) -> int:

@@ -49,9 +49,9 @@ def recorded(
 
 
 def _publish(sample: Sample, node: Node, key: Hashable, place: int = 0) -> None:
-    """Let a new node run, and others join it; not that of a thread which the program has started.
+    """Let a new node run, and other samples join it if it has a key.
 
-    Such a thread may record at any time, even while nodes run.
+    It has none in a thread that the program started, which may record even while nodes run.
     """
     if key is not None:
         sample.agenda.open[key] = node

@@ -1,4 +1,4 @@
-"""How operations of samples were recorded, to record the same ones again at a glance.
+"""How operations of samples were recorded, so that the same ones are recorded again quickly.
 
 Most samples of `dolphin.batched` request what another one has requested before: the same functions
 on rows of which the same is known. Then nothing is checked or planned again.

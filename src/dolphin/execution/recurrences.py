@@ -89,9 +89,9 @@ class Recurrence:
 
     @functools.cached_property
     def passes_once(self) -> bool:
-        """Whether a way that meets a factor again has been where that leads to before.
+        """Whether a path that uses a factor again has already been where that factor leads.
 
-        So it is if in every part a factor leads to one symbol only.
+        That is so if, within every part, each factor leads to one symbol only.
         """
         part = self.part_of[self.sources]
         first = {}
@@ -100,7 +100,7 @@ class Recurrence:
 
     @functools.cached_property
     def starts_with_factors(self) -> bool:
-        """Whether that holds, too, if the start consists of the factors, in their order."""
+        """Whether that also holds if the start consists of the factors, in their order."""
         start = np.minimum(self.others, self.n - 1)
         same_part = self.part_of[self.sources] == self.part_of[start]
         return bool((self.others == self.group_of)[same_part].all())

@@ -1,4 +1,4 @@
-"""What a step of a fixpoint does, found out without a distribution: all its rounds as one loop.
+"""What a step of a fixpoint does, determined without a distribution: all rounds as one loop.
 
 A step is called once with a distribution that has neither symbols nor tags. Operations on it are
 written down instead of being run, and a step that looks at anything else is run as it is written.
@@ -74,7 +74,7 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, result: Tagged, start: Tagged, state: Tagged) -> _Form | None:
-        """The form of a result; None if it is another one."""
+        """The form of a result; None if it doesn't have this form."""
         if not isinstance(result, Blank) or result is state or result.made_by[0] is not None:
             return None
         *known, last = result.made_by[1]
@@ -119,7 +119,7 @@ class RowLoop:
             return None
 
     def learn(self) -> None:
-        """To be called once it was run as it is written."""
+        """To be called after the step has been run as it is written."""
         if self._key is not None and _known.get(self._key) is None:
             _known.put(self._key, self._key == self._key_of_step())
 

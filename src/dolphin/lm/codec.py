@@ -52,8 +52,9 @@ class Codec:
         return tokens
 
     def _plain_prompt(self, prompt: str) -> list[int]:
-        """The tokens of a text with the tokenizer's start token, but no second one for a rendered
-        chat, and without its end token, because a prompt is continued.
+        """The tokens of a text with the tokenizer's start token, and without its end token.
+
+        A rendered chat has a start token already. A prompt is continued, so it has no end.
         """
         plain = self.tokens(prompt)
         start = getattr(self.tokenizer, "bos_token_id", None)

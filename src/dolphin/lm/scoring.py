@@ -43,8 +43,9 @@ def at_least_single(logits: Tensor) -> Tensor:
 def _steps(
     logits: Tensor, first: int, tokens: Tensor, parents: Tensor, ends: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the nodes from number `first` on: of the edges to their children (B, T),
-    0 at other edges, and of the end after each of them (B, t).
+    """Log-probabilities of the edges to the children of some nodes, and of the ends after them.
+
+    The nodes are those from number `first` on. Edges are (B, T), 0 at other edges; ends (B, t).
     """
     precise = at_least_single(logits)
     total = precise.logsumexp(2)

@@ -53,8 +53,9 @@ class Strategy(Protocol):
     def choose(
         self, log_probs: Tensor, ends: Tensor, frontier: Sequence[Sequence[Node]]
     ) -> list[list[Step]]:
-        """The next steps from log-probabilities of tokens (B, t, V) and of an end (B, t) after
-        the frontier. -inf: an end, or a token that can't follow.
+        """The next steps, given log-probabilities of tokens (B, t, V) and of an end (B, t).
+
+        Both are those after the frontier; -inf for ends, and for tokens that can't follow.
         """
         ...
 
@@ -217,8 +218,9 @@ def _grow(frontier: Sequence[Node], steps: Sequence[Step], nodes: int) -> list[N
 def _tensors(
     frontier: Sequence[Sequence[Node]], nodes: int, width: int, depth: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Tokens (B, width) and lineages (B, width, depth); a row with fewer nodes is padded with
-    nodes that have no children.
+    """Tokens (B, width) and lineages (B, width, depth).
+
+    A row with fewer nodes is padded with nodes that have no children.
     """
     tokens = [[n.tokens[-1] for n in own] + [0] * (width - len(own)) for own in frontier]
     padding = [[nodes + n + 1] + [0] * (depth - 1) for n in range(width)]

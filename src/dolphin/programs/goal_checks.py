@@ -148,8 +148,9 @@ def _more(
 
 
 def _nearest(symbols: Sequence[S], others: Sequence[S], most: int) -> Sequence[S]:
-    """At most this many of the symbols: those first that have most items in common with others,
-    because a rule is likely to combine (1, 2) with (2, 3).
+    """At most this many of the symbols; those that share most items with `others` come first.
+
+    A rule is likely to combine (1, 2) with (2, 3).
     """
     if len(symbols) <= most:
         return symbols

@@ -79,7 +79,7 @@ class _Merge:
 def _row(number: int, d: Tagged) -> Part:
     try:
         return row_of(d)
-    except Exception as error:  # that the sample has caught before, and returned its cause
+    except Exception as error:  # the sample caught it before, and returned what had raised it
         raise SampleFailed(number) from error
 
 

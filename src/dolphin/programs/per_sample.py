@@ -48,8 +48,8 @@ class Batched(Generic[R]):
             self._signature = inspect.signature(program)
         except ValueError:  # a built-in one may have none
             raise InputError(
-                f"batched: {shorten(program)} doesn't say what it takes. Write a function around "
-                "it, with one parameter per argument."
+                f"batched: {shorten(program)} has no signature that Python can inspect. Wrap it in "
+                "a function with one parameter per argument."
             ) from None
         functools.update_wrapper(self, program, updated=())
 

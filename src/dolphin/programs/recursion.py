@@ -180,11 +180,11 @@ def _looped(
     if result is not None:
         return distribution_of(result)
     notes = None if only_new else known.notes()
-    found = _repeated(step, start, limit, only_new=only_new, notes=notes)
+    repeated = _repeated(step, start, limit, only_new=only_new, notes=notes)
     if notes is not None:
         known.learn(notes)
     in_rows.learn()
-    return found
+    return repeated
 
 
 def _repeated(

@@ -63,7 +63,7 @@ class Reader(Classes):
         if not state.foreign:
             return state.key
         name = getattr(state.foreign[0], "__qualname__", "something")
-        return self._unknown(f"may encode with a codec or error handler of the user's, `{name}`")
+        return self._unknown(f"may encode with a user-defined codec or error handler, `{name}`")
 
     def _function(self, function: Any) -> Hashable:
         use = Use("global", getattr(function, "__name__", type(function).__name__), ())

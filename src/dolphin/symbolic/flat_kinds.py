@@ -63,7 +63,7 @@ class FlatKinds:
         return self._numbers.setdefault(own, 1 + len(self._numbers))
 
     def _note_new(self) -> None:
-        """Fill in what is known of kinds that have got a number."""
+        """Fill in the properties of kinds that are newly numbered."""
         if len(self._numbers) < len(self.simple):
             return
         new = list(self._numbers)[len(self.simple) - 1 :]

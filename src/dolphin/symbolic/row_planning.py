@@ -242,7 +242,7 @@ def _is_lookup(domains: Sequence[Domain]) -> bool:
 
 
 def _lookups(call: _Call) -> _Found:
-    """Those that have equal keys."""
+    """The combinations that have equal keys."""
     numbers, rows = call.numbers, call.rows
     active = np.ones(rows.batch, dtype=bool) if rows.active is None else rows.active
     row, places = looked_up(call.task, call.table, call.domains, numbers, call.watch, active)
@@ -250,9 +250,9 @@ def _lookups(call: _Call) -> _Found:
 
 
 def _joins(call: _Call) -> _Found:
-    """Those that have equal keys, of two operands in per-row layout.
+    """The combinations that have equal keys, of two operands in per-row layout.
 
-    The combinations of the last join of the same function are reused if this one only adds to them.
+    Those of the last join of the same function are reused if this one only adds to them.
     """
     task, key, table, _, numbers, rows, watch, _ = call
     remembers = watch is not None and rows.active is None

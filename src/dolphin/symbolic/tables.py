@@ -1,9 +1,9 @@
 """How symbols get numbers.
 
 A `SymbolTable` numbers symbols so that the rest of the symbolic stage can work on integer arrays.
-Equal symbols that are not alike (`kinds`) have numbers of their own. A table only grows: one that
-has become too large is replaced as a whole and never edited: whatever still uses its numbers also
-holds the table, and what was remembered in it is found again.
+Equal symbols that are not alike (`kinds`) have numbers of their own. A table only grows. One that
+has become too large is replaced as a whole, never edited: whatever still uses its numbers also
+holds the table, and finds what was remembered in it.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class SymbolTable:
         return self._classes.index(cls)
 
     def _extend(self, symbols: list[Any], kinds: np.ndarray) -> int:
-        """Add new symbols whose kinds have these numbers; the number of the first one."""
+        """Add new symbols whose kinds have these numbers; returns the number of the first one."""
         first = len(self.symbols)
         self.symbols += symbols
         last = len(self.symbols)

@@ -84,7 +84,7 @@ class Rests:
         if self.alone:
             return self._of_single(numbers, are_logs, probs), None
         taken, others = self._sums(probs)
-        near = taken > others  # what is left of little is 1 minus that
+        near = taken > others  # elsewhere 1 - taken loses nothing
         none = (1.0 - (taken + others)).clamp_(min=0.0)  # rounding may go below 0
         by_others: Tensor | None = None
         if normalised is not False:

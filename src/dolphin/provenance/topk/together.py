@@ -1,8 +1,8 @@
 """Weighing exclusive groups in signed proofs, several at once.
 
 Where values can't be read, every group of every input is weighed, whether a proof refers to it or
-not. One by one that is 35 operations per group: Sudoku 4×4 under `dtkp-am` had 6,900, and has 1,600
-now.
+not. One by one that is 35 operations per group: 6,900 for Sudoku 4×4 under `dtkp-am`, instead of
+1,600.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def normalised_of(members: Sequence[Member]) -> bool | np.ndarray:
 def none_of(logs: Tensor, normalised: bool | np.ndarray, dim: int = 0) -> Tensor:
     """P(none of a group's columns holds), from their logarithms; they stand along `dim`.
 
-    What several columns of a softmax lack of 1 is rounding, so they have no part in it. Where a row
-    has none of them, none holds. `normalised`: see `Facts`, for each row.
+    The columns of a softmax add up to 1 but for rounding, so this is 0, unless a row has none of
+    them. `normalised`: see `Facts`, for each row.
     """
     if logs.shape[dim] == 1:
         return rest_of_log(logs)

@@ -92,7 +92,7 @@ class LikeliestWays:
         return self.form.reached_from(np.arange(self.start))
 
     def round(self, groups: np.ndarray) -> np.ndarray:
-        """Extend the proofs that lead to some symbols; returns those that have a better one."""
+        """Extend the proofs that lead to these symbols; returns the symbols that improve."""
         into, rows, count = self.form.into, self.scores.shape[1], len(groups)
         lines, others = into.places.take(groups, axis=1), into.others.take(groups, axis=1)
         gain = self.scores.take(lines, axis=0)
