@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import random
 import secrets
+import statistics
 import time
 import uuid
 from random import random as draw
@@ -37,11 +39,23 @@ def imported_from_inside(s):
     return time() + s
 
 
+class Moment(datetime.datetime):
+    pass
+
+
+normal = torch.distributions.Normal(0.0, 1.0)
+now = datetime.datetime.now
+clocks = [time.time]
+
+
 class Thing:
+    own = np.random.default_rng(0)
+
     def method(self, s):
         return s + random.random()
 
 
+thing = Thing()
 REFUSED = {
     "random": lambda s: s + random.random(),
     "choice": lambda s: random.choice([s, 1]),
@@ -69,6 +83,27 @@ REFUSED = {
     "import": imported_inside,
     "import from": imported_from_inside,
     "method": Thing().method,
+    "closure": (lambda own: lambda s: own.random())(random.Random(1)),
+    "attribute": lambda s: thing.own.normal(),
+    "numpy, rarely used": lambda s: float(np.random.laplace()),  # noqa: NPY002
+    "numpy bits": lambda s: int(np.random.PCG64().random_raw()),
+    "numpy seeds": lambda s: np.random.SeedSequence(None).entropy,
+    "no seed": lambda s: random.Random(None).random(),
+    "tensor in place": lambda s: float(torch.empty(1).uniform_()),
+    "tensor method": lambda s: float(torch.tensor([0.5]).bernoulli()),
+    "dropout": lambda s: float(torch.nn.functional.dropout(torch.ones(1))),
+    "initialised": lambda s: float(torch.nn.init.normal_(torch.empty(1))),
+    "distribution": lambda s: float(normal.sample()),
+    "fresh distribution": lambda s: float(torch.distributions.Normal(0.0, 1.0).rsample()),
+    "statistics": lambda s: statistics.NormalDist(0, 1).samples(1)[0],
+    "now of a subclass": lambda s: Moment.now().hour,
+    "now by another name": lambda s: now().hour,
+    "clock in a list": lambda s: clocks[0](),
+    "clock behind partial": lambda s: functools.partial(time.time)(),
+    "clock by default": lambda s, clock=time.monotonic: clock(),
+    "strftime": lambda s: time.strftime("%S"),
+    "asctime": lambda s: time.asctime(),
+    "localtime of nothing": lambda s: time.localtime(None).tm_sec,
 }
 
 
@@ -98,6 +133,9 @@ class Own:
     def time(self):
         return 4
 
+    def sample(self):
+        return 5
+
 
 own = Own()
 
@@ -125,6 +163,12 @@ ALLOWED = {
     "seeded numpy": lambda s: float(np.random.default_rng(s).random()),
     "uuid of a name": lambda s: str(uuid.UUID(int=s)),
     "pure": dl.pure(lambda s: s + int(0 * draw())),
+    "strftime of a time": lambda s: time.strftime("%Y", time.gmtime(s)),
+    "moment of a subclass": lambda s: Moment(2000, 1, s + 1).day,
+    "seeded bits": lambda s: int(np.random.PCG64(s).random_raw()),
+    "tensor": lambda s: float(torch.tensor([s, 1.0]).clamp_(0, 1).sum()),
+    "own sample": lambda s: s + own.sample(),
+    "density": lambda s: round(statistics.NormalDist(0, 1).pdf(s), 3),
 }
 
 

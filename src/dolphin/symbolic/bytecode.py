@@ -28,7 +28,7 @@ class Use(NamedTuple):
     name: str
     chain: tuple[str, ...]
     stored: bool = False  # an attribute of it is assigned or deleted
-    called_bare: bool = False  # it is called without arguments
+    arguments: int | None = None  # of the call that follows: 0 (or a single None), 1, or unknown
 
     def text(self, length: int | None = None) -> str:
         """The chain as source code, e.g. `self.rules`."""
@@ -42,9 +42,11 @@ class Uses(NamedTuple):
     assigned: tuple[str, ...]  # globals and closed-over variables that it assigns
     rebinds_first: bool  # its first parameter gets another value
     attributes: frozenset[str]  # names of attributes read off anything
+    loose: frozenset[str]  # those read off what is no chain: results of calls, local variables
     relative_import: bool
     compares: bool  # by `is`, other than with None, True, False and ...
     passes_super: bool  # `super()` is used as a whole
+    implicit: tuple[str, ...]  # built-in functions that statements call: `import`, `class`
 
 
 _NOISE = frozenset(
@@ -52,6 +54,7 @@ _NOISE = frozenset(
 )
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _CELL = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+_IMPLICIT = {"import": "__import__", "class": "__build_class__"}
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
 Scope = dict[str, tuple[Root, str, tuple[str, ...]]]  # what names of the code stand for
@@ -77,9 +80,11 @@ def uses_of(code: types.CodeType) -> Uses:
         tuple(dict.fromkeys(reader.assigned)),
         reader.rebinds_first,
         frozenset(reader.attributes),
+        frozenset(reader.loose),
         reader.relative_import,
         reader.compares,
         reader.passes_super,
+        tuple(sorted(reader.implicit)),
     )
 
 
@@ -88,28 +93,29 @@ class _CodeReader:
         self.chains: list[Use] = []
         self.assigned: list[str] = []
         self.attributes: set[str] = set()
+        self.loose: set[str] = set()
+        self._chained = 0  # the steps before this one are part of chains already read
         self.rebinds_first = False
         self.relative_import = False
         self.compares = False
         self.passes_super = False
+        self.implicit: set[str] = set()
 
     def read(self, code: types.CodeType, scope: Scope) -> None:
         steps = list(_steps(code))
         stored = Counter(step.name for step in steps if step.kind == "store local")
         scope = scope | self._imports(steps, stored)
+        self._chained = 0
         for place, step in enumerate(steps):
             if step.kind == "attribute":
                 self.attributes.add(step.name)
+                self.loose |= {step.name} if place >= self._chained else set()
             elif step.kind == "global":
-                self._use(steps, place, ("global", step.name, ()))
-                after = [later.kind for later in steps[place + 1 : place + 3]]
-                self.passes_super |= (
-                    step.name == "super"
-                    and after[:1] == ["bare call"]
-                    and after[1:] != ["attribute"]
-                )
+                self._global(steps, place, step.name)
             elif step.kind == "is":
                 self.compares = True
+            elif step.kind in _IMPLICIT:
+                self.implicit.add(_IMPLICIT[step.kind])
             elif step.kind == "local" and step.name in scope:
                 self._local(steps, place, scope[step.name])
             elif step.kind == "store global":
@@ -117,12 +123,17 @@ class _CodeReader:
             elif step.kind == "store local" and step.name in scope:
                 root = scope[step.name][0]
                 self.rebinds_first |= root == "first"
-                if root == "cell":
-                    self.assigned.append(step.name)
+                self.assigned += [step.name] if root == "cell" else []
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 inner = {name: scope[name] for name in constant.co_freevars if name in scope}
                 self.read(constant, inner)
+
+    def _global(self, steps: Sequence[_Step], place: int, name: str) -> None:
+        self._use(steps, place, ("global", name, ()))
+        after = [later.kind for later in steps[place + 1 : place + 3]]
+        called = name == "super" and after[:1] == ["bare call"]
+        self.passes_super |= called and after[1:] != ["attribute"]
 
     def _local(
         self, steps: Sequence[_Step], place: int, known: tuple[Root, str, tuple[str, ...]]
@@ -141,10 +152,10 @@ class _CodeReader:
         while place < len(steps) and steps[place].kind == "attribute":
             names.append(steps[place].name)
             place += 1
-        following = steps[place].kind if place < len(steps) else ""
-        self.chains.append(
-            Use(root, name, tuple(names), following == "store attribute", following == "bare call")
-        )
+        self._chained = place
+        after = [step.kind for step in steps[place : place + 2]]
+        stored = after[:1] == ["store attribute"]
+        self.chains.append(Use(root, name, tuple(names), stored, _arguments(after)))
 
     def _imports(self, steps: Sequence[_Step], stored: Counter[str]) -> Scope:
         """Names that an import inside the function gives to modules and their contents."""
@@ -172,6 +183,13 @@ class _CodeReader:
                 elif later.kind != "shuffle":
                     break
         return scope
+
+
+def _arguments(after: Sequence[str]) -> int | None:
+    """How many arguments the steps after a value call it with, where that is plain to see."""
+    if after[:1] == ["bare call"] or after == ["none", "call of one"]:
+        return 0
+    return 1 if after[1:] == ["call of one"] and after[0] in ("other", "local", "global") else None
 
 
 class _Step(NamedTuple):
@@ -225,8 +243,14 @@ def _step(  # noqa: C901 (a table of opcodes)
         yield _Step("super", value if isinstance(value, str) else "")
     elif name == "CALL" and instruction.arg == 0:
         yield _Step("bare call")
+    elif name == "CALL" and instruction.arg == 1:
+        yield _Step("call of one")
+    elif name == "LOAD_CONST" and value is None:
+        yield _Step("none")
     elif name == "IS_OP":
         yield _Step("is")
+    elif name == "LOAD_BUILD_CLASS":
+        yield _Step("class")
     elif name in ("SWAP", "POP_TOP"):
         yield _Step("shuffle")
     else:

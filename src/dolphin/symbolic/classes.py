@@ -64,6 +64,7 @@ class Classes(Values):
     def _class(self, cls: type, use: Use) -> Hashable:
         """A class that is used as a whole: its objects can do whatever its methods do."""
         if of_library(cls.__module__):
+            self._samplers |= cls.__module__.startswith(("torch.distributions", "statistics"))
             self._encodes |= cls in CONVERTERS and use.text() != cls.__name__  # under another name
             if not stateless(cls.__module__) or reads_settings(cls):
                 name = f"{cls.__module__}.{cls.__name__}"
@@ -113,6 +114,7 @@ class Classes(Values):
                 own = {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
                 about = (member._name_, member._value_, own)  # the name decides its hash, too
                 parts.append((name, *(self.value(each, use) for each in about)))
+            parts.append(tuple(vars(cls)["_member_names_"]))  # in the order of iteration
             by_value = vars(cls).get("_value2member_map_", {})
             parts += [(self.value(value, use), Same(member)) for value, member in by_value.items()]
         fields = dataclasses.fields(cls) if made else ()

@@ -8,6 +8,7 @@ import enum
 import functools
 import itertools
 import sys
+import threading
 import types
 from collections.abc import Hashable
 from typing import Any
@@ -26,7 +27,7 @@ from dolphin.symbolic.libraries import (
 )
 from dolphin.symbolic.marks import Same
 from dolphin.symbolic.purity import is_declared
-from dolphin.symbolic.randomness import refuse_chance
+from dolphin.symbolic.randomness import refuse_chance, refuse_methods
 from dolphin.symbolic.trails import everywhere
 from dolphin.symbolic.values import (
     APPENDING,
@@ -55,6 +56,7 @@ class Reader(Classes):
         if self._compares and not self.reasons:  # once more, telling equal values apart
             self.start(apart=True)
             key = self._function(function)
+        refuse_methods(self._loose, "torch" in self._libraries, self._samplers)
         return (everywhere(), key, self._codecs() if self._encodes else None)
 
     def _codecs(self) -> Hashable:
@@ -90,6 +92,7 @@ class Reader(Classes):
         uses = uses_of(code)
         self._check(function, uses, bound)
         self._compares |= uses.compares
+        self._loose |= uses.loose
         self._encodes |= effects_of(code).encodes
         names = (function.__name__, function.__qualname__, function.__doc__)
         parts = [self._use(use, function, bound) for use in uses.chains]
@@ -112,6 +115,9 @@ class Reader(Classes):
             self._unknown("passes on `super()`")
         if uses.relative_import:
             self._unknown("imports a module of its own package when it is called")
+        for name in uses.implicit:
+            if type(function.__builtins__.get(name)) is not types.BuiltinFunctionType:
+                self._unknown(f"calls `{name}`, which was replaced")
         if not REFLECTION.isdisjoint(uses.attributes):
             name = min(REFLECTION & uses.attributes)
             self._unknown(f"reads `{name}`, which can lead anywhere")
@@ -244,6 +250,8 @@ class Reader(Classes):
     def _of_object(self, value: Any, use: Use, depth: int) -> Hashable:
         """An attribute of an object, by the rules of `object.__getattribute__`."""
         cls, name = type(value), use.chain[depth]
+        if isinstance(value, threading.local):
+            return self._thread_local(use)
         if name == "__class__":
             return self._follow(cls, use, depth + 1)
         if cls.__getattribute__ not in _ORDINARY_LOOKUP:

@@ -68,6 +68,12 @@ def identify(
         return Identity(None, str(error))
     except Exception as error:  # inspecting an object can raise anything
         return Identity(None, f"inspecting what it reads raised {type(error).__name__}")
+    if reader.of_thread and surroundings().sample is not None:
+        raise FunctionError(
+            f"{operation}: the function {name_of(function)} reads `{reader.of_thread}`, a "
+            "threading.local, and samples of a batched program run in threads of their own: it "
+            "would not be the caller's value. Use a contextvars.ContextVar, or pass the value on."
+        )
     if reader.reasons:
         return Identity(None, reader.reasons[0])
     return _noted_look(function, Identity(key))

@@ -90,8 +90,8 @@ _STATEFUL = tuple(
     for module in (
         "numpy.lib._npyio_impl", "numpy.lib.npyio", "scipy.io", "torch.accelerator",
         "torch.autograd", "torch.backends", "torch.cuda", "torch.distributed", "torch.hub",
-        "torch.jit", "torch.multiprocessing", "torch.optim", "torch.profiler", "torch.random",
-        "torch.serialization", "torch.utils",
+        "torch.jit", "torch.multiprocessing", "torch.nn.modules", "torch.optim",
+        "torch.profiler", "torch.random", "torch.serialization", "torch.utils",
     )
 )  # fmt: skip
 _FILES = frozenset({"fromfile", "from_file", "memmap", "open_memmap"})

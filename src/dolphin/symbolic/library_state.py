@@ -106,7 +106,10 @@ def _of_decimal() -> Hashable:
 def _of_numpy() -> Hashable:
     printing = np.get_printoptions()
     formatter = printing.pop("formatter")  # a dictionary, if any
-    return (tuple(np.geterr().values()), tuple(printing.values()), formatter and repr(formatter))
+    errors = tuple(np.geterr().values())
+    # What a user's function does about errors is not known: never the same twice.
+    handled = object() if {"call", "log"} & {*errors} else None
+    return (errors, handled, tuple(printing.values()), formatter and repr(formatter))
 
 
 def _of_torch() -> Hashable:

@@ -141,6 +141,8 @@ class Trail:
         scopes = function.__globals__, function.__builtins__
         uses = uses_of(function.__code__)
         self._encodes |= effects_of(function.__code__).encodes
+        for name in uses.implicit:
+            self._read(function.__builtins__, name)
         return all(self._use(use, *scopes) for use in uses.chains)
 
     def finish(self) -> bool:

@@ -16,6 +16,7 @@ import itertools
 import operator
 import re
 import sys
+import threading
 import types
 import uuid
 from collections.abc import Callable, Hashable
@@ -91,8 +92,11 @@ class Values(abc.ABC):
     def start(self, *, apart: bool = False) -> None:
         """Begin a walk. `apart`: equal values are told apart, as a function compares by `is`."""
         self.reasons: list[str] = []
+        self.of_thread = ""  # what it reads that each thread has its own values of
         self._apart = apart
         self._compares = False  # whether the function does
+        self._loose: set[str] = set()  # attributes of what isn't known
+        self._samplers = False  # whether there may be distributions of other libraries among it
         self._encodes = False  # whether it encodes or decodes texts by the name of a codec
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
@@ -145,7 +149,7 @@ class Values(abc.ABC):
         place = self._place(value)
         if place is not None:
             return place
-        refuse_chance(value, called_bare=use.called_bare)
+        refuse_chance(value, arguments=use.arguments)
         if isinstance(value, types.FunctionType):
             return self._library(value, use) if is_library_function(value) else self._python(value)
         if isinstance(value, type):
@@ -345,6 +349,8 @@ class Values(abc.ABC):
     def _escapes(self, value: Any, use: Use, depth: int | None) -> Hashable:
         if isinstance(value, types.ModuleType):
             return self._unknown(f"passes on the module `{use.text(depth)}`")
+        if isinstance(value, threading.local):
+            return self._thread_local(use)
         how = {"cell": "closes over", "first": "reads"}.get(use.root, "reads the global")
         name = type(value).__name__
         kind = f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
@@ -354,6 +360,10 @@ class Values(abc.ABC):
             f"{how} `{use.text(depth)}`, {kind} that is used as a whole (passed on, called or "
             "iterated)"
         )
+
+    def _thread_local(self, use: Use) -> Hashable:
+        self.of_thread = use.text()
+        return self._unknown(f"reads `{use.text()}`, which differs from thread to thread")
 
     # -- bookkeeping -------------------------------------------------------------------------------
 
