@@ -24,7 +24,7 @@ S = TypeVar("S")
 
 @eager
 def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distribution[S]:
-    """`distribution`, given that the True of `event` holds: P(symbol and True) / P(True).
+    """`distribution`, given that `event` is true: P(symbol and True) / P(True).
 
     In a row where the event can't hold, every symbol has probability 0. The result is a new input:
     it keeps the symbols, but no longer knows which facts they came from.
@@ -56,6 +56,9 @@ def normalized(distribution: Distribution[S]) -> Distribution[S]:
     told from 0 (1e-287 in double, 1e-27 in single precision). Log-probabilities that a distribution
     was made from may be smaller. The result is a new exclusive input, and differentiable.
 
+    Args:
+        distribution: in either layout.
+
     >>> import dolphin as dl
     >>> dl.normalized(dl.Distribution([0.2, 0.3], "ab")).row(0)
     [('a', 0.4), ('b', 0.6)]
@@ -71,6 +74,7 @@ def expected(distribution: Distribution[S], value: Callable[[S], float] | None =
     row use `d.normalized().expected()`. `value` is not differentiated.
 
     Args:
+        distribution: in either layout.
         value: a number for each symbol; by default the symbol itself.
 
     >>> import dolphin as dl
@@ -86,6 +90,9 @@ def entropy(distribution: Distribution[Any]) -> Tensor:
 
     This is the entropy of the distribution if its probabilities add up to 1 (see `d.normalized()`).
     A symbol of probability 0 adds nothing.
+
+    Args:
+        distribution: in either layout.
 
     >>> import dolphin as dl
     >>> dl.entropy(dl.Distribution([[0.5, 0.5], [1.0, 0.0]], "ab"))

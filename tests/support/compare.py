@@ -40,8 +40,9 @@ def batches(program: Program, size: int = 3) -> st.SearchStrategy[list[list[Inpu
 
 
 def even_rows(program: Program, size: int = 2) -> list[list[Input]]:
-    """Rows without any accident: positive probabilities, and no two products of them alike,
-    because every probability of a row has a prime of its own in its numerator."""
+    """Rows without any coincidence: positive probabilities, and no two products of them alike.
+
+    Every probability of a row has a prime of its own in its numerator."""
     rows = []
     for b in range(size):
         primes = iter(PRIMES[3 * b :])
@@ -96,8 +97,9 @@ def assert_answers(
     answers: Sequence[dict[Hashable, Answer]],
     tolerance: float = 1e-9,
 ) -> None:
-    """`answers[b]` is what row b must be: symbols in order, values, and gradients with respect to
-    every input, wherever those are settled."""
+    """Row b must be `answers[b]`: symbols in order, values and gradients.
+
+    Gradients are those with respect to every input, wherever they are settled."""
     symbols = list(answers[0])
     assert same_symbols(list(result.symbols), symbols)
     if not symbols:

@@ -39,8 +39,9 @@ def _key(symbol: Hashable) -> Hashable:
 
 
 def _norm(tags: Tensor) -> Tensor:
-    """Entries as factors of a product: 1 where a fact is absent, 0 where a proof is. The
-    gradient of `clamp` is 1 up to and including its bounds, so probabilities 0 and 1 learn."""
+    """Entries as factors of a product: 1 where a fact is absent, 0 where a proof is.
+
+    The gradient of `clamp` is 1 up to and including its bounds, so probabilities 0 and 1 learn."""
     return tags.clamp(0.0, 1.0)
 
 
@@ -266,8 +267,10 @@ class Literal:
         ]
 
     def sample(self, d: Dense, k: int, per_row: bool = False) -> Dense:
-        """The k likeliest symbols of each row; every row keeps what any row sampled. With
-        `per_row` the tags of symbols that a row did not sample become 0 in that row."""
+        """The k likeliest symbols of each row; every row keeps what any row sampled.
+
+        With `per_row` the tags of symbols that a row did not sample become 0 in that row.
+        """
         if len(d.symbols) <= k:
             return d
         with torch.no_grad():

@@ -225,8 +225,11 @@ class Worlds:
         return sum(weights, Fraction(0))
 
     def gradient(self, tag: int) -> list[Fraction]:
-        """d probability / d p_f for each fact f. The weight of a world is a product with one
-        factor for each group, linear in the probabilities of that group."""
+        """d probability / d p_f for each fact f.
+
+        The weight of a world is a product with one factor for each group, linear in the
+        probabilities of that group.
+        """
         gradient = [Fraction(0)] * len(self.facts.probs)
         for w, world in enumerate(self.worlds):
             if not tag >> w & 1:
@@ -326,8 +329,10 @@ class Proofs:
         return min(Fraction(1), self.total(proofs))
 
     def gradient(self, proofs: Iterable[Proof]) -> list[Fraction]:
-        """d total / d p_f for each fact f. A factor grows with p_f if it allows f, and shrinks
-        with it if it allows None."""
+        """d total / d p_f for each fact f.
+
+        A factor grows with p_f if it allows f, and shrinks with it if it allows None.
+        """
         gradient = [Fraction(0)] * len(self.facts.probs)
         for proof in proofs:
             factors = self.factors(proof)
@@ -344,8 +349,9 @@ class Proofs:
 
 @dataclass(frozen=True)
 class Dual:
-    """A number, its gradient with respect to every fact, and whether a clip was met on the way
-    (from there on the gradient is a matter of convention, not of calculus)."""
+    """A number, its gradient with respect to every fact, and whether it was clipped on the way.
+
+    From there on the gradient is a matter of convention, not of calculus."""
 
     value: Fraction
     gradient: tuple[Fraction, ...]

@@ -13,7 +13,7 @@ from dolphin.execution.tagged import Tagged
 from dolphin.symbolic.symbols import Symbols
 
 Key = tuple[Any, bool]  # which fact, and whether it holds
-Found = tuple[float, dict[Key, "Fact"]]  # a proof, with its facts by key
+KeyedProof = tuple[float, dict[Key, "Fact"]]  # a proof, with its facts by key
 
 
 class Fact(NamedTuple):
@@ -156,7 +156,7 @@ def _node_text(part: Derivation | Fact) -> tuple[str, Sequence[Derivation | Fact
     return f"{part.text()}  {part.probability:.4g}{source}", ()
 
 
-def proofs_of(d: Tagged, symbol: Any, row: int) -> list[Found]:
+def proofs_of(d: Tagged, symbol: Any, row: int) -> list[KeyedProof]:
     """The proofs of a symbol of a row, likeliest first."""
     row = row_number("explain", row, d.batch)
     members = Symbols.of(members_of(d, row))

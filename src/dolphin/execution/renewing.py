@@ -49,10 +49,10 @@ def _changed_in_rows(old: Tagged, new: Tagged) -> Tagged | None:
         in_rows(np.where(n == ABSENT, ABSENT, table.classes(np.maximum(n, 0))), batch, None)
         for n in (before, after)
     ]
-    at, found = Matches(keys[1], Sorted(keys[0])).places()
+    at, match = Matches(keys[1], Sorted(keys[0])).places()
     places = np.full(after.size, -1, dtype=np.int64)
     old_tags, address = old.flat_tags()
-    places[at] = address.at(found // old.width, found % old.width)
+    places[at] = address.at(match // old.width, match % old.width)
     tags, own = new.flat_tags(old_tags)
     every = own.at(np.arange(batch)[:, None], np.arange(new.width)).reshape(-1)
     tags = new.provenance.select(tags, Index(every))

@@ -142,9 +142,9 @@ def _best_of_few(d: Tagged, k: int, ranking: np.ndarray, noise: Tensor | None) -
     worth = np.where(possible, ranking, -np.inf)
     last = np.partition(worth, d.width - k, axis=1)[:, d.width - k, None]
     chosen = possible & (worth >= last)
-    found = np.flatnonzero(chosen)
-    if len(found) == d.batch * k:
-        places = found.reshape(-1, k) - RowAddress(d.width).at(np.arange(d.batch)[:, None], 0)
+    flat = np.flatnonzero(chosen)
+    if len(flat) == d.batch * k:
+        places = flat.reshape(-1, k) - RowAddress(d.width).at(np.arange(d.batch)[:, None], 0)
         if places[:, 0].min() >= 0 and places[:, -1].max() < d.width:  # k of each row
             return places
     better = worth > last

@@ -233,17 +233,17 @@ def _widened(given: Iterable[tuple[int, Groups]], width: int) -> dict[tuple[int,
     and stories of two to four sentences have one kind of row instead of three. With k = 3 a step
     of 64 such stories takes 60 instead of 560 ms.
     """
-    found: dict[tuple[int, Groups], Groups] = {}
+    widened: dict[tuple[int, Groups], Groups] = {}
     for length, groups in sorted(given, key=lambda each: -each[0]):
         own = set(groups)
         fitting = (
             wide
-            for wide in dict.fromkeys(found.values())
+            for wide in dict.fromkeys(widened.values())
             if own == {group for group in wide if min(group) < length}
         )
         alone = ((column,) for column in range(length, width))
-        found[length, groups] = next(fitting, None) or (*groups, *alone)
-    return found
+        widened[length, groups] = next(fitting, None) or (*groups, *alone)
+    return widened
 
 
 def _hashable(groups: Any) -> Hashable:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import FunctionError, SymbolError, shorten
-from dolphin.lm.search import Found
+from dolphin.lm.search import Answer
 from dolphin.lm.symbols import OTHER
 from dolphin.symbolic.kinds import canonical
 
@@ -23,7 +23,7 @@ _LEAST = 1e-9  # of the rest, so that its logarithm is finite whatever rounding 
 class Answered:
     """The answers of one row that parse, and their symbols."""
 
-    found: list[Found]
+    answers: list[Answer]
     symbols: list[Any]
     """The different symbols, likeliest first."""
     places: list[int]
@@ -42,12 +42,12 @@ class Answered:
 
 def parsed(
     operation: str,
-    answers: Sequence[Found],
+    answers: Sequence[Answer],
     text: Callable[[Sequence[int]], str],
     parse: Callable[[str], Any] | None,
 ) -> Answered:
     """The answers of one row with their symbols, equal symbols merged."""
-    kept: list[Found] = []
+    kept: list[Answer] = []
     places: list[int] = []
     symbols: dict[Any, int] = {}
     for answer in sorted(answers, key=lambda answer: -answer.log_prob):

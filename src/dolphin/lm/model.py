@@ -17,7 +17,7 @@ from dolphin.lm import answering, package, patterns
 from dolphin.lm.codec import Codec, Prompt
 from dolphin.lm.reading import CachedReading, PlainReading, Reading, placement
 from dolphin.lm.scoring import score
-from dolphin.lm.search import Beam, Found, Walkers, search
+from dolphin.lm.search import Answer, Beam, Walkers, search
 from dolphin.lm.support import attention_window, reads_tries
 from dolphin.lm.symbols import Other
 from dolphin.lm.trie import build_tries
@@ -224,12 +224,12 @@ class LanguageModel:
             reading = self._reading(tokens, k * max_new_tokens)
             sequences = search(reading, strategy, self._codec.ends, max_new_tokens, progress)
         answered = [answering.parsed(operation, own, self._codec.text, parse) for own in sequences]
-        logs = self._found_again(operation, tokens, [own.found for own in answered])
+        logs = self._scored_again(operation, tokens, [own.answers for own in answered])
         pairs = [own.distribution(log) for own, log in zip(answered, logs, strict=True)]
         return Distribution.from_rows(pairs, log_probs=True, provenance=provenance)
 
-    def _found_again(
-        self, operation: str, prompts: list[list[int]], sequences: list[list[Found]]
+    def _scored_again(
+        self, operation: str, prompts: list[list[int]], sequences: list[list[Answer]]
     ) -> list[Tensor]:
         """The log-probabilities of the answers found, with gradients if they are enabled."""
         trained = any(parameter.requires_grad for parameter in self.model.parameters())

@@ -20,7 +20,7 @@ NEGLIGIBLE = math.log(1e-9)
 """Prefixes that are less likely than this are not followed."""
 
 
-class Found(NamedTuple):
+class Answer(NamedTuple):
     """A token sequence, without its end, and log P(sequence and then an end | prompt)."""
 
     tokens: tuple[int, ...]
@@ -152,7 +152,7 @@ def search(
     ends: Sequence[int],
     depth: int,
     progress: Progress | None = None,
-) -> list[list[Found]]:
+) -> list[list[Answer]]:
     """For each row every sequence of at most `depth` tokens that the strategy visits.
 
     Each prefix is also a whole answer, if an end follows; so nothing that was computed is lost.
@@ -161,7 +161,7 @@ def search(
     """
     batch = len(reading.logits)
     frontier = [[Node((), (), 0.0, progress)] for _ in range(batch)]
-    results: list[list[Found]] = [[] for _ in range(batch)]
+    results: list[list[Answer]] = [[] for _ in range(batch)]
     logits, nodes = reading.logits, 0
     for length in range(depth + 1):
         log_probs, finals = _split(logits, ends)
@@ -169,7 +169,7 @@ def search(
             _rule_out(log_probs, finals, frontier)
         for row, (own, last) in enumerate(zip(frontier, finals.tolist(), strict=True)):
             results[row] += [
-                Found(n.tokens, n.log_prob + e)
+                Answer(n.tokens, n.log_prob + e)
                 for n, e in zip(own, last, strict=False)
                 if n.progress is None or n.progress.complete
             ]

@@ -97,8 +97,10 @@ class _ProbOfLog(torch.autograd.Function):
 
 
 class _RestOfLog(_ProbOfLog):
-    """1 - p from log p. A difference to 1 would round away what is left of a probability near 1,
-    and the derivative of `expm1` that of a small one.
+    """1 - p from log p.
+
+    A difference to 1 would round away what is left of a probability near 1, and the derivative of
+    `expm1` that of a small one.
     """
 
     @staticmethod

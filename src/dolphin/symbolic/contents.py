@@ -152,7 +152,7 @@ class Reader(Classes):
         for name, base in itertools.product(code.co_names, cls.__mro__[1:]):
             if name in vars(base):
                 use = Use("first", "super()", (name,))
-                reached.append(self._found(vars(base)[name], bound, cls, use, 0))
+                reached.append(self._attribute(vars(base)[name], bound, cls, use, 0))
         return tuple(reached)
 
     def _pure_function(self, function: types.FunctionType, bound: Any) -> Hashable:
@@ -238,14 +238,14 @@ class Reader(Classes):
             return self._follow(cls.__members__[name], use, depth + 1)
         if of_library(cls.__module__):
             return self.value(cls, use, depth)
-        found = _static(cls, name)
-        if found is NOTHING or _static(type(cls), name) is not NOTHING:
+        attribute = _static(cls, name)
+        if attribute is NOTHING or _static(type(cls), name) is not NOTHING:
             return self._unknown(f"reads `{use.text(depth + 1)}` through a metaclass")
-        if isinstance(found, types.FunctionType):
-            return self.value(found, use, depth)
-        if isinstance(found, (property, functools.cached_property, types.MemberDescriptorType)):
+        if isinstance(attribute, types.FunctionType):
+            return self.value(attribute, use, depth)
+        if isinstance(attribute, (property, functools.cached_property, types.MemberDescriptorType)):
             return self.value(cls, use, depth)
-        return self._found(found, cls, cls, use, depth)
+        return self._attribute(attribute, cls, cls, use, depth)
 
     def _of_object(self, value: Any, use: Use, depth: int) -> Hashable:
         """An attribute of an object, by the rules of `object.__getattribute__`."""
@@ -258,40 +258,40 @@ class Reader(Classes):
             return self._whole(
                 value, use, depth, f"reads `{use.text(depth + 1)}` through __getattribute__ of"
             )
-        found = _static(cls, name)
-        if found is not NOTHING and _is_data_descriptor(found):
-            return self._found(found, value, cls, use, depth)
+        attribute = _static(cls, name)
+        if attribute is not NOTHING and _is_data_descriptor(attribute):
+            return self._attribute(attribute, value, cls, use, depth)
         for store in _stores(value):
             if name in store:
                 return self._follow(store[name], use, depth + 1)
-        if found is NOTHING:
+        if attribute is NOTHING:
             if _static(cls, "__getattr__") is NOTHING:
                 return "absent"
             return self._whole(
                 value, use, depth, f"reads `{use.text(depth + 1)}` through __getattr__ of"
             )
-        return self._found(found, value, cls, use, depth)
+        return self._attribute(attribute, value, cls, use, depth)
 
-    def _found(self, found: Any, owner: Any, cls: type, use: Use, depth: int) -> Hashable:
+    def _attribute(self, attribute: Any, owner: Any, cls: type, use: Use, depth: int) -> Hashable:
         """An attribute of a class, read off `owner`: an object of the class, or the class."""
-        if isinstance(found, types.FunctionType):
-            return self._method(found, owner, use, depth)
-        if type(found) is property and isinstance(found.fget, types.FunctionType):
-            return self._method(found.fget, owner, use, depth)
-        if type(found) is functools.cached_property:
-            return self._method(found.func, owner, use, depth)
-        if type(found) is staticmethod:
-            return self.value(found.__func__, use, depth)
-        if type(found) is classmethod and isinstance(found.__func__, types.FunctionType):
-            return self._method(found.__func__, cls, use, depth)
-        if isinstance(found, types.MemberDescriptorType):
+        if isinstance(attribute, types.FunctionType):
+            return self._method(attribute, owner, use, depth)
+        if type(attribute) is property and isinstance(attribute.fget, types.FunctionType):
+            return self._method(attribute.fget, owner, use, depth)
+        if type(attribute) is functools.cached_property:
+            return self._method(attribute.func, owner, use, depth)
+        if type(attribute) is staticmethod:
+            return self.value(attribute.__func__, use, depth)
+        if type(attribute) is classmethod and isinstance(attribute.__func__, types.FunctionType):
+            return self._method(attribute.__func__, cls, use, depth)
+        if isinstance(attribute, types.MemberDescriptorType):
             try:
-                return self._follow(found.__get__(owner), use, depth + 1)
+                return self._follow(attribute.__get__(owner), use, depth + 1)
             except AttributeError:
                 return "absent"
-        if isinstance(found, (TUPLE_FIELD, *WRAPPERS)) or hasattr(type(found), "__get__"):
+        if isinstance(attribute, (TUPLE_FIELD, *WRAPPERS)) or hasattr(type(attribute), "__get__"):
             return self._whole(owner, use, depth, f"reads `{use.text(depth + 1)}` of")
-        return self._follow(found, use, depth + 1)
+        return self._follow(attribute, use, depth + 1)
 
     def _method(self, function: types.FunctionType, owner: Any, use: Use, depth: int) -> Hashable:
         if is_library_function(function):
@@ -314,8 +314,8 @@ def _static(cls: type, name: str) -> Any:
     return NOTHING
 
 
-def _is_data_descriptor(found: Any) -> bool:
-    return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+def _is_data_descriptor(attribute: Any) -> bool:
+    return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
 
 def _stores(value: Any) -> list[dict[str, Any]]:

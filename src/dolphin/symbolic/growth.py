@@ -52,7 +52,7 @@ class Growth:
         return self.sizes[min(turn, self.rounds)]
 
 
-class _Found(NamedTuple):
+class _Entries(NamedTuple):
     """Symbols in the order of their numbers."""
 
     symbols: np.ndarray
@@ -77,7 +77,7 @@ def grown(
     batch = len(first)
     ordered = Sorted(in_rows(_keys(task, key, 1, table, right, watch), batch, None))
     present = np.flatnonzero(first.reshape(-1) != ABSENT)
-    rounds = [_Found(first.reshape(-1)[present], present // first.shape[1])]
+    rounds = [_Entries(first.reshape(-1)[present], present // first.shape[1])]
     places = _Places(batch, table)
     if not places.has_room():
         return None
@@ -106,7 +106,7 @@ def grown(
         counts.append(counts[-1] + len(own))
     if not watch.steady or len(lists) == 0:
         return None
-    whole = _Found(*map(np.concatenate, zip(*rounds, strict=True)))
+    whole = _Entries(*map(np.concatenate, zip(*rounds, strict=True)))
     seen = set(map(id, changing))
     if any(id(each) not in seen for each in table.changing(whole.symbols)):
         return None
@@ -151,25 +151,25 @@ class _Places:
     def _codes(self, symbols: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return rows * self._width + self._table.classes(symbols)
 
-    def set(self, entries: _Found, first: int) -> None:
+    def set(self, entries: _Entries, first: int) -> None:
         self._numbers[self._codes(*entries)] = first + np.arange(len(entries.symbols))
 
     def groups(
         self, results: np.ndarray, rows: np.ndarray, first: int
-    ) -> tuple[np.ndarray, _Found]:
+    ) -> tuple[np.ndarray, _Entries]:
         """The number of each result, and those that are new: from `first` on, as they appear."""
         codes = self._codes(results, rows)
         numbers = self._numbers.take(codes)
         unknown = np.flatnonzero(numbers < 0)
         appearing, rank = first_appearances(codes[unknown], len(self._numbers))
         at = unknown[appearing]
-        new = _Found(results[at], rows[at])
+        new = _Entries(results[at], rows[at])
         self.set(new, first)
         numbers[unknown] = first + rank
         return numbers.astype(np.int64), new
 
 
-def _in_rows(entries: _Found, batch: int, table: SymbolTable) -> tuple[RowSymbols, np.ndarray]:
+def _in_rows(entries: _Entries, batch: int, table: SymbolTable) -> tuple[RowSymbols, np.ndarray]:
     """Symbols as those of a distribution, and the place of each among its tags."""
     counts = np.bincount(entries.rows, minlength=batch)
     width = max(1, int(counts.max(initial=0)))

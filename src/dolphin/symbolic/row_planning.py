@@ -49,7 +49,7 @@ class _Call(NamedTuple):
 
 
 # Row, place in each operand, and result of all combinations of symbols of one row.
-_Found = tuple[np.ndarray, list[np.ndarray], np.ndarray]
+_Combined = tuple[np.ndarray, list[np.ndarray], np.ndarray]
 
 
 def row_plan(
@@ -199,7 +199,7 @@ def _taken(
     ]
 
 
-def _products(call: _Call) -> _Found:
+def _products(call: _Call) -> _Combined:
     """All combinations."""
     numbers, rows = call.numbers, call.rows
     widths = [number.shape[1] for number in numbers]
@@ -230,7 +230,7 @@ def _grid(*sizes: int) -> list[np.ndarray]:
 _known_grid = registered("grids of combinations")(functools.lru_cache(maxsize=32)(_grid))
 
 
-def _kept(row: np.ndarray, places: list[np.ndarray], results: np.ndarray) -> _Found:
+def _kept(row: np.ndarray, places: list[np.ndarray], results: np.ndarray) -> _Combined:
     """The combinations that have a result."""
     keep = np.flatnonzero(results != ABSENT)
     return row[keep], [place[keep] for place in places], results[keep]
@@ -241,7 +241,7 @@ def _is_lookup(domains: Sequence[Domain]) -> bool:
     return len(domains) != 2 or any(isinstance(domain, Symbols) for domain in domains)
 
 
-def _lookups(call: _Call) -> _Found:
+def _lookups(call: _Call) -> _Combined:
     """The combinations that have equal keys."""
     numbers, rows = call.numbers, call.rows
     active = np.ones(rows.batch, dtype=bool) if rows.active is None else rows.active
@@ -249,7 +249,7 @@ def _lookups(call: _Call) -> _Found:
     return _kept(row, places, call.results(_taken(numbers, row, places)))
 
 
-def _joins(call: _Call) -> _Found:
+def _joins(call: _Call) -> _Combined:
     """The combinations that have equal keys, of two operands in per-row layout.
 
     Those of the last join of the same function are reused if this one only adds to them.

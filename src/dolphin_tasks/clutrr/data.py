@@ -208,8 +208,9 @@ class Stories:
 
 
 def find_archive(data_dir: Path | None, chains: int) -> Path | None:
-    """The zip file or the folder with the CSVs, or None. `data_dir` may be either of the two, one
-    of the CSVs, or a folder with the official zip files.
+    """The zip file or the folder with the CSVs, or None.
+
+    `data_dir` may be either of the two, one of the CSVs, or a folder with the official zip files.
     """
     if data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: there is no such file or folder.")

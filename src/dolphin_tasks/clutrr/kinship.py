@@ -1,5 +1,4 @@
-"""Kinship: twenty relations, what a relative of a relative is, and how a relation looks from the
-other side.
+"""Kinship: twenty relations, what a relative of a relative is, and the inverse of a relation.
 
 A relation is told as (Ann, mother, Eve): Ann's mother is Eve. The table `kinship.csv` holds every
 composition that the proofs of the official CLUTRR data use, and no other. (mother, father) is

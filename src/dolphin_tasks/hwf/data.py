@@ -192,8 +192,9 @@ def read_formulas(folder: Path, split: Literal["train", "test"], symbols: int) -
 def make_classes(
     count: int, longest: int, rng: np.random.Generator, lowest: int = 1
 ) -> list[list[int]]:
-    """Random formulas as class numbers: digits `lowest`...9, 60 % of the greatest length, 20 % of
-    the next shorter one.
+    """Random formulas as class numbers, with the digits `lowest`...9.
+
+    60 % of them have the greatest length, 20 % the next shorter one.
 
     >>> make_classes(1, 3, np.random.default_rng(0))
     [[5, 11, 3]]
@@ -235,9 +236,9 @@ def load(
     seed: int = 0,
     lowest: int = 1,
 ) -> Data[FormulaBatch]:
-    """Formulas of odd length up to `longest`: the official ones for 7 and digits from 1 on,
-    generated ones otherwise.
+    """Formulas of odd length up to `longest`.
 
+    For length 7 and digits from 1 on these are the official ones, otherwise they are generated.
     Validation formulas are made from training ink that no training formula uses.
     """
     folder = find_folder(data_dir)

@@ -204,14 +204,14 @@ class MugenTask(Task[MugenConfig, data.GroupBatch]):
         group: int,
         clip: int,
     ) -> ClipRow:
-        found = answers[group][0][clip]
+        guess = answers[group][0][clip]
         bands = [("read", _named(outputs[0][group, clip].argmax(1)))]
         if (batch.actions[group, clip] != annotations.UNKNOWN).all():
             bands.append(("true", _named(batch.actions[group, clip])))
-        title = batch.captions[group][found]
-        if found != clip:
+        title = batch.captions[group][guess]
+        if guess != clip:
             title += f" — wrong: {batch.captions[group][clip]}"
-        return ClipRow(batch.clips[group, clip], title, bands, found == clip)
+        return ClipRow(batch.clips[group, clip], title, bands, guess == clip)
 
     def given(self, inputs: Sequence[str]) -> data.GroupBatch:
         """A clip (.npy, a folder of pictures, or `generated:SEED`) and captions, in this order."""

@@ -113,9 +113,9 @@ class LocalNetwork(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Scores of all ends and of all edges."""
         seen, ends, ink = self.glimpse(images)
-        found = self.features(seen)
+        features = self.features(seen)
         # squares of nine blocks, one starting at each block: the last ones cross the border
-        corrections = self.edges(F.pad(found, (0, 2, 0, 2)))
+        corrections = self.edges(F.pad(features, (0, 2, 0, 2)))
         edges = []
         for place, (down, right) in enumerate(self.shifts):
             rows, columns = (ink.shape[axis] - abs(by) for axis, by in ((2, down), (3, right)))
@@ -124,7 +124,7 @@ class LocalNetwork(nn.Module):
             edges.append(
                 (corrections[:, place, :rows, :columns] + torch.minimum(*inked)).flatten(1)
             )
-        ends = ends + self.end_share * self.ends(found)
+        ends = ends + self.end_share * self.ends(features)
         return ends.flatten(1), torch.cat(edges, dim=1)
 
 

@@ -89,7 +89,7 @@ def load_weights(network: torch.nn.Module, weights: Any, path: Path) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any], path: Path) -> None:
-    """Put an optimiser's state back; every tensor must be as large as its parameter."""
+    """Restore the state of an optimizer; every tensor must be as large as its parameter."""
     try:
         optimizer.load_state_dict(state)
         sizes = [
@@ -99,10 +99,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any], path
             if isinstance(value, torch.Tensor) and value.dim()
         ]
     except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
-        raise CheckpointError(f"{path} has a broken optimiser's state: {error!r}.") from None
+        raise CheckpointError(f"{path} holds a damaged optimizer state: {error!r}.") from None
     for wanted, shape in sizes:
         if wanted != shape:
             raise CheckpointError(
-                f"{path} has a broken optimiser's state: {tuple(shape)} for a parameter of shape "
+                f"{path} holds a damaged optimizer state: {tuple(shape)} for a parameter of shape "
                 f"{tuple(wanted)}."
             )

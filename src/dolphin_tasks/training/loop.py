@@ -125,7 +125,7 @@ class Trainer:
         """Measure the epoch that has just ended, and keep it unless an earlier one was better."""
         progress, began = self.progress, time.perf_counter()
         self.display.doing("validating")
-        found = evaluate(
+        result = evaluate(
             self.task,
             self.network,
             self.data.validation,
@@ -134,9 +134,9 @@ class Trainer:
             between=self._stop.raise_if_asked,
         )
         state = self._state()
-        if found.total:
+        if result.total:
             a_step = max(1e-9, progress.seconds) / max(1, progress.step)
-            self._row_cost = (time.perf_counter() - began) / a_step / found.total
+            self._row_cost = (time.perf_counter() - began) / a_step / result.total
         progress.epoch += 1
         progress.total_seconds += progress.seconds
         progress.history.append(
@@ -144,18 +144,18 @@ class Trainer:
                 "epoch": progress.epoch,
                 "loss": state.loss,
                 "train_accuracy": state.accuracy,
-                "validation_accuracy": found.accuracy if found.total else None,
-                "perception_accuracy": found.perception_accuracy,
+                "validation_accuracy": result.accuracy if result.total else None,
+                "perception_accuracy": result.perception_accuracy,
                 "samples_seen": progress.epoch * self.count,
                 "seconds": round(progress.seconds, 3),
                 "symbolic_share": round(progress.symbolic_share, 5),
             }
         )
         # without validation: the last epoch
-        chosen = near_tie(found.accuracy, progress.best_accuracy, found.total)
+        chosen = near_tie(result.accuracy, progress.best_accuracy, result.total)
         if chosen:
             progress.best_epoch = progress.epoch
-        progress.best_accuracy = max(progress.best_accuracy, found.accuracy)
+        progress.best_accuracy = max(progress.best_accuracy, result.accuracy)
         progress.step, progress.loss_sum, progress.right, progress.seen = 0, 0.0, 0, 0
         progress.seconds = 0.0
         if self.processes.main:
@@ -163,10 +163,10 @@ class Trainer:
                 checkpoint.save(self.folder.best, self._weights())
             self.folder.write_metrics(progress.history)
         self._save()
-        validation = found.accuracy if found.total else None
+        validation = result.accuracy if result.total else None
         self.display.epoch(
             replace(
-                state, validation=validation, perception=found.perception_accuracy, chosen=chosen
+                state, validation=validation, perception=result.perception_accuracy, chosen=chosen
             )
         )
 
@@ -342,7 +342,7 @@ class Trainer:
         best = checkpoint.load(self.folder.best, self.task.name)
         weights = checkpoint.part(best, "network", dict, self.folder.best)
         checkpoint.load_weights(self.network, weights, self.folder.best)
-        found = evaluate(
+        result = evaluate(
             self.task,
             self.network,
             self.data.test,
@@ -353,22 +353,22 @@ class Trainer:
         validated = progress.history[progress.best_epoch - 1]["validation_accuracy"]
         results = {
             "task": reference(type(self.task)),
-            "test_accuracy": found.accuracy,
-            "perception_accuracy": found.perception_accuracy,
+            "test_accuracy": result.accuracy,
+            "perception_accuracy": result.perception_accuracy,
             "validation_accuracy": validated,
             "epochs": progress.epoch,
             "best_epoch": progress.best_epoch,
             "train_seconds": round(progress.total_seconds, 2),
             "symbolic_share": round(progress.symbolic_share, 5),
             "train_samples": self.count,
-            "test_samples": found.total,
+            "test_samples": result.total,
             "data": portable(self.data.source),
             "processes": self.processes.size,
             "versions": versions(),
             "config": self.config.as_json(),
         }
-        if found.groups:
-            results["accuracy_by_group"] = found.groups
+        if result.groups:
+            results["accuracy_by_group"] = result.groups
         further: dict[str, Any] = {}
         if self.processes.main:
             further = self.task.more_results(self.network.eval(), self.data.test)
@@ -377,10 +377,11 @@ class Trainer:
             self.display.doing("drawing")
             familiar.remember(self.task, self.data.train, self.folder.familiar)
             plots.draw_run(
-                self.task, self.network, self.data.test, found, self.folder, progress.best_epoch
+                self.task, self.network, self.data.test, result, self.folder, progress.best_epoch
             )
         self.display.line(
-            f"test: {found.accuracy:.2%} of {found.total:,} answers right{found.perception_note} "
+            f"test: {result.accuracy:.2%} of {result.total:,} answers right"
+            f"{result.perception_note} "
             f"(epoch {progress.best_epoch}, chosen by validation); the program took "
             f"{progress.symbolic_share:.1%} of a step"
         )

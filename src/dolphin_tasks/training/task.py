@@ -197,8 +197,9 @@ class Task(abc.ABC, Generic[C, B]):
         raise OptionError(f"the task {self.name} can't read inputs: it defines no given().")
 
     def looks(self, batch: B) -> Tensor | None:
-        """The inputs of the network, a picture (n, height, width) per input, by which
-        `dolphin predict` detects unfamiliar inputs; None where inputs are not pictures.
+        """The inputs of the network as pictures (n, height, width); None where they are not.
+
+        `dolphin predict` uses them to detect unfamiliar inputs.
         """
         return None
 

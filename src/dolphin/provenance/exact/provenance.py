@@ -323,7 +323,7 @@ class Exact(Provenance):
         table, slots, (*given, wanted) = aligned([*inputs, target])
         circuit, roots = self._compiled(replace(target, table=table, numbers=wanted, inputs=slots))
         possible, holds = likeliest_worlds(circuit, roots[:, 0], slots)
-        found = []
+        choices = []
         for number, (tags, formulas) in enumerate(zip(inputs, given, strict=True)):
             if any(f > TRUE and table.kinds[f] != FACT for f in formulas[:, 0].tolist()):
                 raise not_an_input(number)
@@ -333,8 +333,8 @@ class Exact(Provenance):
                 else holds[table.parts[formula][0]][table.parts[formula][1], row]
                 for formula, row in zip(formulas[:, 0].tolist(), tags.row.tolist(), strict=True)
             ]
-            found.append(np.array(held, dtype=bool))
-        return possible, found
+            choices.append(np.array(held, dtype=bool))
+        return possible, choices
 
     def moved(self, tags: Formulas, move: Callable[[Tensor], Tensor]) -> Formulas:
         inputs = tuple(facts.moved(move) for facts in tags.inputs)
@@ -351,10 +351,10 @@ class Exact(Provenance):
         with tags.table.lock:
             diagrams, node = diagram_of(tags.table, formula, tags.groups, self._limits)
             spelled = Spelling(diagrams, tags.inputs, row)
-            found = likeliest_proofs(diagrams, node, spelled.probability)
+            weighed = likeliest_proofs(diagrams, node, spelled.probability)
         return [
             (weight, [fact for literal in sorted(proof) for fact in spelled.facts(literal)])
-            for weight, proof in found
+            for weight, proof in weighed
         ]
 
 

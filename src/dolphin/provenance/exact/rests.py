@@ -70,12 +70,12 @@ class Rests:
             every = np.stack([np.broadcast_to(flag, (rows,)) for flag in flags])
             return to_device(every[self._inputs] & self._choices[:, None], self.device)
         key = tuple(map(bool, flags))
-        found = self._known.get(key)
-        if found is None:
+        which = self._known.get(key)
+        if which is None:
             mask = np.array(key)[self._inputs] & self._choices
-            found = to_device(mask[:, None], self.device)
-            self._known[key] = found = bool(mask[0]) if (mask == mask[0]).all() else found
-        return found
+            which = to_device(mask[:, None], self.device)
+            self._known[key] = which = bool(mask[0]) if (mask == mask[0]).all() else which
+        return which
 
     def values(
         self, numbers: Tensor, are_logs: AreLogs, probs: Tensor, normalised: Normalised

@@ -181,9 +181,9 @@ class Candidates:
         all of them.
         """
         patterns, scores = self._likeliest(self._scores(chunk), chunk)
-        found = range(scores.shape[0])
+        slots = range(scores.shape[0])
         again = scores.new_zeros(scores.shape[1:], dtype=torch.bool)
-        for one, other in itertools.combinations(found, 2):
+        for one, other in itertools.combinations(slots, 2):
             both = patterns[:, one] & patterns[:, other]
             contained = (both == patterns[:, one]).all(0) | (both == patterns[:, other]).all(0)
             again |= contained & (scores[other] > NO_PROOF)

@@ -73,7 +73,7 @@ def log_probability_by_states(tags: Proofs) -> Tensor:
     elif tags.row_map is not None:
         row_of = tags.row_map.on(tags.scores.device).numpy()
     parts = [slice(0, n * rows)]
-    found: list[Tensor] = []
+    sums: list[Tensor] = []
     while parts:
         part = parts.pop()
         most = None if part.stop - part.start == 1 else chunk_elements()
@@ -84,10 +84,10 @@ def log_probability_by_states(tags: Proofs) -> Tensor:
             continue
         own = None if row_of is None else row_of[part]
         if part.stop - part.start == n * rows:
-            found.append(_summed(table, steps, own, n * rows))
+            sums.append(_summed(table, steps, own, n * rows))
         else:
-            found.append(recomputed(_summed, table, steps, own, part.stop - part.start))
-    logs = torch.cat(found)
+            sums.append(recomputed(_summed, table, steps, own, part.stop - part.start))
+    logs = torch.cat(sums)
     return at_most_one(logs.view(n, rows) if rows > 1 else logs)
 
 

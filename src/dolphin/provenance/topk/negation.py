@@ -116,7 +116,7 @@ def _all_ways(tags: Proofs, pattern: Tensor, exists: Tensor, always: Tensor) -> 
     The first one has the scores `always`, and breaks nothing.
     """
     layout, row, penalty = tags.layout, tags.row, SEARCHING.penalty
-    found: list[tuple[list[Digit], Tensor, Tensor]] = []  # digits, what is kept, scores
+    weighed: list[tuple[list[Digit], Tensor, Tensor]] = []  # digits, what is kept, scores
     for members in together.alike(layout):
         digits = [member.digit for member in members]
         kept = together.at_digits(pattern, digits)
@@ -124,23 +124,23 @@ def _all_ways(tags: Proofs, pattern: Tensor, exists: Tensor, always: Tensor) -> 
         others = (kept ^ ((1 << digits[0].size) - 1))[:, None]
         normalised = together.normalised_of(members)
         scores = together.allowed(logs, normalised, others, row, penalty)[:, 0]
-        found.append((digits, kept, scores))
+        weighed.append((digits, kept, scores))
     for placement in layout.placements:
         if placement.code.all_binary:
             digits = placement.digits()
             kept = together.at_digits(pattern, digits)
-            found.append((digits, kept, opposite_facts(placement, kept, row, SEARCHING)))
+            weighed.append((digits, kept, opposite_facts(placement, kept, row, SEARCHING)))
     for placement, group, weigh in weights_by_group(layout, SEARCHING, several_digits=True):
         for digit in map(placement.moved, group.digits):
             kept = pattern[digit.word] & digit.mask
             scores = _broken_digit(pattern, kept, digit, weigh, row)
-            found.append(([digit], kept[None], scores[None]))
-    rows = max(part.shape[-1] for part in (always, *(scores for _, _, scores in found)))
+            weighed.append(([digit], kept[None], scores[None]))
+    rows = max(part.shape[-1] for part in (always, *(scores for _, _, scores in weighed)))
     parts = [always.expand(-1, rows)[None]]
-    for _, kept, scores in found:
+    for _, kept, scores in weighed:
         parts.append(torch.where((kept != 0) & exists, scores, NO_PROOF).expand(-1, -1, rows))
     # In the order of the layout's digits, which other ways of searching have, too.
-    where = [(digit.word, digit.shift) for digits, _, _ in found for digit in digits]
+    where = [(digit.word, digit.shift) for digits, _, _ in weighed for digit in digits]
     order = sorted(range(len(where)), key=where.__getitem__)
     places = constant((0, *(1 + place for place in order)), pattern.device)
     return torch.cat(parts).index_select(0, places)

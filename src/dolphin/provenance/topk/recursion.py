@@ -44,8 +44,8 @@ def likeliest_proofs(
     for _ in range(limit.rounds):
         groups = form.reached_from(search.round(groups))
         if not len(groups):
-            return search.found()
-    return search.found() if limit.enough else None
+            return search.result()
+    return search.result() if limit.enough else None
 
 
 class _Search:
@@ -111,7 +111,7 @@ class _Search:
         self.patterns[groups], self.scores[groups] = patterns, best
         return groups[unlike]
 
-    def found(self) -> Proofs:
+    def result(self) -> Proofs:
         """The proofs of all symbols."""
         patterns = np.ascontiguousarray(self.patterns[: self.n].swapaxes(0, 1))
         scores = torch.from_numpy(self.scores[: self.n])

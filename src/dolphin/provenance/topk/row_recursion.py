@@ -54,7 +54,7 @@ def likeliest_in_rows(
         appeared = before.scores[:, 0] == NO_PROOF
         search.known.put(groups, after)
         if turn >= growth.rounds and _same_sets(before, after.at(unlike)):
-            return search.found(growth)
+            return search.result(growth)
     return None
 
 
@@ -171,16 +171,16 @@ class _Search:
         """The proofs of some symbols, searched again."""
         if not len(groups):
             return self.known.at(groups)
-        found = self._extended(groups)
+        proofs = self._extended(groups)
         kept = groups
         if not self.keeps:  # the others have nothing but what is derived
             kept = groups[: np.searchsorted(groups, len(self.first.scores))]
         if len(kept):
             some = [self._first_of(kept)] * self.starts + [self.known.at(kept)] * self.keeps
-            some.append(found.at(slice(len(kept))))
+            some.append(proofs.at(slice(len(kept))))
             parts = (np.concatenate(part, axis=1) for part in zip(*some, strict=True))
-            found.put(slice(len(kept)), _likeliest_of(_Some(*parts), self.k))
-        return found
+            proofs.put(slice(len(kept)), _likeliest_of(_Some(*parts), self.k))
+        return proofs
 
     def _first_of(self, groups: np.ndarray) -> _Some:
         """The proofs that symbols begin with; none for those that come later."""
@@ -193,11 +193,11 @@ class _Search:
 
         Where one of the best contains another, all candidates of the group are compared.
         """
-        found = self._best(self._candidates(groups))
-        again = _containing(found)
+        proofs = self._best(self._candidates(groups))
+        again = _containing(proofs)
         if len(again):
-            found.put(again, self._best_absorbing(self._candidates(groups[again])))
-        return found
+            proofs.put(again, self._best_absorbing(self._candidates(groups[again])))
+        return proofs
 
     def _candidates(self, groups: np.ndarray) -> _Candidates:
         places, counts, starts = self.into.places(groups)
@@ -225,7 +225,7 @@ class _Search:
         as_bits &= ~last_bits
         as_bits |= places
         most = keys.max(0)
-        found, slots, at = [], [], []
+        best_scores, slots, at = [], [], []
         for turn in range(self.k):
             best = np.maximum.reduceat(most, given.starts)
             place = best.view(np.int64) & last_bits
@@ -233,9 +233,9 @@ class _Search:
             if turn + 1 < self.k:
                 keys.reshape(-1)[slot * keys.shape[1] + winner] = 2 * _LEAST
                 most[winner] = keys.take(winner, axis=1).max(0)
-            for part, every in ((best, found), (slot, slots), (winner, at)):
+            for part, every in ((best, best_scores), (slot, slots), (winner, at)):
                 every.append(part)
-        scores = (np.stack(found, 1).view(np.int64) & ~last_bits).view(np.float64)
+        scores = (np.stack(best_scores, 1).view(np.int64) & ~last_bits).view(np.float64)
         scores[scores <= _LEAST] = NO_PROOF
         return self._chosen(given, scores, np.stack(slots, 1), np.stack(at, 1))
 
@@ -270,7 +270,7 @@ class _Search:
             every.scores[absorbed] = NO_PROOF
         return _in_order(chosen)
 
-    def found(self, growth: Growth) -> Proofs:
+    def result(self, growth: Growth) -> Proofs:
         """The proofs of all symbols, at their places in rows."""
         batch, width = growth.domain.numbers.shape
         scores = np.full((self.k, batch * width), NO_PROOF)
@@ -316,12 +316,12 @@ def _given(start: Proofs, places: np.ndarray, layout: Layout) -> _Some:
     return _Some(start.scores[..., 0].numpy()[:, places].T, patterns, lengths)
 
 
-def _containing(found: _Some) -> np.ndarray:
+def _containing(proofs: _Some) -> np.ndarray:
     """The symbols that have a proof which contains another one of theirs.
 
     Proofs with as many facts are equal or don't contain each other.
     """
-    scores, patterns, lengths = found
+    scores, patterns, lengths = proofs
     marked = np.zeros(len(scores), dtype=bool)
     for one, other in itertools.combinations(range(scores.shape[1]), 2):
         possible = scores[:, other] > scores[:, one] - _ALIKE * (1.0 - scores[:, one])

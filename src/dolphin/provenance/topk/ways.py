@@ -118,7 +118,7 @@ class LikeliestWays:
             flat[target] = flat.take(source) | facts.take(other)
         return groups[better.any(axis=1)]
 
-    def found(self) -> Proofs:
+    def result(self) -> Proofs:
         """The proofs of all symbols."""
         patterns, scores = map(torch.from_numpy, (self.patterns, self.scores[:-1]))
         return Proofs(patterns[:, None], scores[None], self.facts.layout, disjoint=False)
