@@ -2,9 +2,12 @@
 
 A step is forward and backward for 64 rows. KLay evaluates in logarithms what PySDD compiled, which
 is what its authors recommend; Dolphin runs its remembered program and evaluates what it compiled
-itself. Compiling is timed apart. Values and gradients are compared.
+itself. Running the program and compiling are also timed apart. Values and gradients are compared.
 
-    python benchmarks/against_klay.py --json benchmarks/results/against_klay.json
+    python benchmarks/against_klay.py            # about a minute; writes the JSON and the table
+    python benchmarks/against_klay.py "grid 4x4" --steps 20      # prints only
+
+What was measured goes to `benchmarks/results/against_klay.json` and docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +31,13 @@ from torch import Tensor
 import dolphin as dl
 from dolphin_tasks.sudoku.program import valid
 
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "against_klay.json"
+PAGE = ROOT / "docs" / "comparison.md"
+HEAD = (
+    "| question | `exact` ms | of it the program | KLay ms | ratio | `exact` compiling s "
+    "| PySDD compiling s |"
+)
 WARM_UP = 5
 Edges = list[tuple[Any, Any]]
 
@@ -60,7 +71,7 @@ class Reachability:
         """Probabilities (batch, edges)."""
         return torch.rand(batch, len(self.edges), generator=generator)
 
-    def ours(self, probs: Tensor, provenance: dl.Exact) -> Tensor:
+    def program(self, probs: Tensor, provenance: dl.Exact) -> dl.Distribution:
         """By a fixpoint over what is reached."""
         edges = dl.Distribution(probs, self.edges, exclusive=False, provenance=provenance)
         both = dl.union(edges, dl.apply(edges, lambda e: (e[1], e[0])))
@@ -71,7 +82,7 @@ class Reachability:
             ends = (lambda v: v, lambda e: e[0])
             return dl.union(found, dl.apply_if(found, both, lambda v, e: e[1], on=ends))
 
-        return dl.fixpoint(step, start).prob_of([self.target] * len(probs))
+        return dl.fixpoint(step, start)
 
     def sdd(self) -> tuple[SddManager, SddNode]:
         """By the same recursion over sentential decision diagrams."""
@@ -103,11 +114,13 @@ class Sudoku:
         """Scores of a network (batch, 64), four for each cell."""
         return torch.randn(batch, 64, generator=generator)
 
-    def ours(self, scores: Tensor, provenance: dl.Exact) -> Tensor:
+    target = True
+
+    def program(self, scores: Tensor, provenance: dl.Exact) -> dl.Distribution:
         """By the program of the task."""
         places = scores.view(-1, 16, 4)
         cells = dl.Distribution.each_from_logits(places, (1, 2, 3, 4), provenance=provenance)
-        return valid(cells).prob_of([True] * len(scores))
+        return valid(cells)
 
     def sdd(self) -> tuple[SddManager, SddNode]:
         """By its constraints: one digit in a cell, and different ones in what belongs together."""
@@ -157,7 +170,7 @@ def compare(case: Reachability | Sudoku, batch: int, steps: int, compiler: str) 
     generator = torch.Generator().manual_seed(0)
     provenance = dl.Exact(compiler=compiler)  # type: ignore[arg-type]
     dl.cache_clear()
-    compiling, _ = _timed(lambda: case.ours(case.draw(1, generator), provenance))
+    compiling, _ = _timed(lambda: _ours(case, case.draw(1, generator), provenance))
     compiling_sdd, (_manager, node) = _timed(case.sdd)
     circuit = klay.Circuit()
     circuit.add_sdd(node)
@@ -166,8 +179,9 @@ def compare(case: Reachability | Sudoku, batch: int, steps: int, compiler: str) 
     def theirs(probs: Tensor) -> Tensor:
         return module(*case.weights(probs))[:, 0].exp()
 
-    runs = [lambda probs: case.ours(probs, provenance), theirs]
+    runs = [lambda probs: _ours(case, probs, provenance), theirs]
     times: list[list[float]] = [[], []]
+    alone: list[float] = []  # the program, without evaluating its result
     apart = gradients_apart = 0.0
     for _ in range(WARM_UP + steps):
         drawn = case.draw(batch, generator)
@@ -177,6 +191,8 @@ def compare(case: Reachability | Sudoku, batch: int, steps: int, compiler: str) 
             spent, out = _timed(lambda run=run, probs=probs: _step(run, probs))
             own.append(1000.0 * spent)
             found.append((out.detach(), probs.grad))
+        probs = drawn.clone().requires_grad_()
+        alone.append(1000.0 * _timed(lambda probs=probs: case.program(probs, provenance))[0])
         (value, grad), (other, other_grad) = found
         assert grad is not None and other_grad is not None
         apart = max(apart, (value - other).abs().max().item())
@@ -184,6 +200,7 @@ def compare(case: Reachability | Sudoku, batch: int, steps: int, compiler: str) 
     ours_ms, theirs_ms = [statistics.median(each[WARM_UP:]) for each in times]
     return {
         "ours_ms": ours_ms,
+        "program_ms": statistics.median(alone[WARM_UP:]),
         "klay_ms": theirs_ms,
         "ratio": ours_ms / theirs_ms,
         "ours_compiling_s": compiling,
@@ -191,6 +208,10 @@ def compare(case: Reachability | Sudoku, batch: int, steps: int, compiler: str) 
         "values_apart": apart,
         "gradients_apart": gradients_apart,
     }
+
+
+def _ours(case: Reachability | Sudoku, numbers: Tensor, provenance: dl.Exact) -> Tensor:
+    return case.program(numbers, provenance).prob_of([case.target] * len(numbers))
 
 
 def _step(run: Callable[[Tensor], Tensor], probs: Tensor) -> Tensor:
@@ -205,6 +226,44 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, made
 
 
+def largest() -> dict[str, float]:
+    """Compiling and evaluating, once, the largest grid that fits into the default limits."""
+    case, provenance = Reachability(grid(5, 5)), dl.get_provenance("exact")
+    assert isinstance(provenance, dl.Exact)
+    dl.cache_clear()
+    probs = case.draw(1, torch.Generator().manual_seed(0))
+    spent, _ = _timed(lambda: _ours(case, probs, provenance))
+    return {"ours_compiling_s": spent}
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def table(found: dict[str, Any]) -> str:
+    """What was measured."""
+    lines = [HEAD, "|---" * (HEAD.count("|") - 1) + "|"]
+    for name, made in found["cases"].items():
+        keys = (
+            "ours_ms",
+            "program_ms",
+            "klay_ms",
+            "ratio",
+            "ours_compiling_s",
+            "pysdd_compiling_s",
+        )
+        cells = [f"{made[key]:.2f}" if key in made else "–" for key in keys]
+        lines.append(" | ".join(["| " + name, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def with_table(page: str, found: dict[str, Any]) -> str:
+    """The page with this table in the place of the one before."""
+    before, _, rest = page.partition(HEAD)
+    if not rest:
+        raise SystemExit(f"{PAGE.name} has no table with the heads {HEAD}")
+    return before + table(found) + "\n\n" + rest.partition("\n\n")[2]
+
+
 def main() -> None:
     """Run all cases, print a table, write the JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -212,28 +271,32 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--compiler", default="auto", choices=["auto", "diagrams", "sdd"])
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = {}
-    print(f"{'case':24} {'ours ms':>8} {'KLay ms':>8} {'ratio':>6}  compiling: ours, PySDD (s)")
+    print(f"{'case':24} {'ours ms':>8} {'program':>8} {'KLay ms':>8} {'ratio':>6}  compiling (s)")
     for name in options.cases or CASES:
         made = results[name] = compare(CASES[name], options.batch, options.steps, options.compiler)
         print(
-            f"{name:24} {made['ours_ms']:8.2f} {made['klay_ms']:8.2f} {made['ratio']:6.2f}  "
+            f"{name:24} {made['ours_ms']:8.2f} {made['program_ms']:8.2f} {made['klay_ms']:8.2f} "
+            f"{made['ratio']:6.2f}  "
             f"{made['ours_compiling_s']:.2f}, {made['pysdd_compiling_s']:.2f}   apart "
             f"{made['values_apart']:.1e}, gradients {made['gradients_apart']:.1e}",
             flush=True,
         )
-    if options.json is not None:
+    if not options.cases and options.compiler == "auto":
         about = {
             "batch": options.batch,
             "steps": options.steps,
             "compiler": options.compiler,
             "torch": torch.__version__,
             "clock": "CPU time of the process, one thread, medians",
+            "load": os.getloadavg()[0],
         }
-        options.json.write_text(json.dumps({"about": about, "cases": results}, indent=1) + "\n")
+        found = {"about": about, "cases": results, "grid 5x5": largest()}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_table(page, found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ def measure(
                 run = torch.compile(traced, fullgraph=True, dynamic=True, backend=backend)
                 made = _compared(run, shared, right)
                 made["graphs"] = len(_debug_get_cache_entry_list(dl.Traced.forward.__code__))
+                made["backend"] = backend
             elif way == "export":
                 exported = _exported(traced, shared)
                 torch.export.save(exported, file := io.BytesIO())

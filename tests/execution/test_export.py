@@ -47,6 +47,10 @@ def closure(edges):
     return dl.fixpoint(lambda paths: longer(edges, paths), edges)
 
 
+def one_is_left_over(x):
+    return dl.exists(dl.apply(x, lambda digit: digit % 3), lambda rest: rest == 1)
+
+
 def what_happened(*moments):
     return mugen.watch(moments, [("walk",), ("jump", "walk")])
 
@@ -131,6 +135,19 @@ def test_nothing_without_values_is_kept():
     assert all(type(tensor) is torch.Tensor for tensor in encoding._constants.values())
     x, y, z = (dl.Distribution(torch.rand(2, 10).softmax(1), range(10)) for _ in range(3))
     assert torch.isfinite(total(x, y, z).probs()).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_negated_proofs_are_exported_and_nothing_of_them_is_kept():
+    """The program itself runs on afterwards; shifts are those that ONNX has an operator for."""
+    traced = dl.trace(one_is_left_over, range(6), provenance="dtkp-am")
+    given = numbers((range(6),), True, 5)
+    shapes = (({0: torch.export.Dim("batch")},),)
+    whole = torch.export.export(traced, given, dynamic_shapes=shapes, strict=False)
+    result = one_is_left_over(dl.Distribution(given[0], range(6), provenance="dtkp-am"))
+    assert type(result.probs()) is torch.Tensor
+    torch.testing.assert_close(whole.module()(*given).exp(), result.probs(traced.symbols))
+    assert torch.ops.aten.__rshift__.Tensor not in {node.target for node in whole.graph.nodes}
 
 
 @pytest.mark.parametrize("algebra", ["dtkp-am", "dtkp-wmc"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,14 @@ def test_every_driver_is_there_and_environments_are_ignored(peers):
         assert (peers.HERE / place.script).is_file()
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     assert f"/{peers.ENVIRONMENTS.relative_to(ROOT).as_posix()}/" in ignored
+
+
+def test_the_table_of_klay_holds_what_was_measured():
+    pytest.importorskip("klay")
+    path = ROOT / "benchmarks" / "against_klay.py"
+    spec = importlib.util.spec_from_file_location("against_klay", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text(encoding="utf-8")
+    assert module.with_table(page, json.loads(module.RESULTS.read_text())) == page

@@ -55,7 +55,9 @@ def at_digits(patterns: Tensor, digits: Sequence[Digit]) -> Tensor:
     words = constant(tuple(digit.word for digit in digits), patterns.device)
     shifts = constant(tuple(digit.shift for digit in digits), patterns.device)
     shifts = shifts.view(-1, *(1 for _ in patterns.shape[1:]))
-    return (patterns.index_select(0, words) >> shifts) & ((1 << digits[0].size) - 1)
+    # Not `>>`: the exporter to ONNX has no operator of that name.
+    there = torch.bitwise_right_shift(patterns.index_select(0, words), shifts)
+    return there & ((1 << digits[0].size) - 1)
 
 
 def logs_of(members: Sequence[Member]) -> Tensor:
@@ -110,7 +112,8 @@ def allowed(
     logs = logs - penalty
     probs = torch.cat([prob_of_log(logs), none_of(logs, normalised, dim=1)], 1)
     value = torch.arange(probs.shape[1], device=device)[:, None, None, None]
-    left = ((ruled_out[:, None] >> value) & 1) == 0  # (members, values, k, n, r)
+    kept = torch.bitwise_right_shift(ruled_out[:, None], value) & 1  # (members, values, k, n, r)
+    left = kept == 0
     if row is None or probs.shape[2] == 1:
         spread = probs[:, :, None, None, :]
     else:

@@ -378,7 +378,7 @@ def _allowed(
     left: Tensor | None = None
     free: Tensor | None = None
     for ruled_out, size in _values(patterns, placement, group):
-        open_here = ((ruled_out >> (value % size)) & 1) == 0
+        open_here = (torch.bitwise_right_shift(ruled_out, value % size) & 1) == 0
         value = value // size
         left = open_here if left is None else left & open_here
         untouched = ruled_out == 0
