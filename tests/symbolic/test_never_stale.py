@@ -1,7 +1,7 @@
 """A hundred ways to change what a function reads behind its back: the second answer is right.
 
-The tricks are in tests/support/tricks.py. Whether a function is remembered doesn't matter here;
-that its result is what Python would say does.
+The tricks are in tests/support/hidden_state.py. Whether a function is remembered doesn't matter
+here; that its result is what Python would say does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 import dolphin as dl
 from dolphin.symbolic.identity import identify
-from tricks import TRICKS, Box
+from hidden_state import TRICKS, Box
 
 
 def test_settings_of_libraries_are_not_remembered():
