@@ -3,8 +3,8 @@
 Such programs can't be traced, because their index lists differ from batch to batch. But what they
 do to tags is always the same: gather, ⊗, segment ⊕. Here that is one function of tags and index
 lists, compiled for any shapes, and it is given the contractions of a hundred batches of formulas of
-different lengths (`damp`, 7 formulas kept per row, 1 to 64 rows). How often it is compiled, and how
-long forward and backward take, against what `damp` runs.
+different lengths (`damp`, 7 formulas kept per row, 1 to 64 rows). The results say how often it is
+compiled, and how long forward and backward take compared with what `damp` runs.
 
     python benchmarks/compiled_rows.py        # two minutes; writes benchmarks/results/
 """

@@ -149,7 +149,7 @@ def _posteriors(
 ) -> list[tuple[Tensor, Tensor]]:
     """P(symbol | target), (B, width) for each of the given distributions.
 
-    And where it is 0 whatever the numbers are, as far as that is known.
+    With each, where it is 0 whatever the numbers are, as far as that is known.
     """
     if isinstance(result.provenance, TensorProvenance):
         logs, shares = _shares(operation, given, result, wanted)
@@ -285,8 +285,8 @@ def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
 def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
     """P(symbol | target) from the target's derivatives; see the module's docstring.
 
-    And where there is no such symbol or no such target. That a target excludes a symbol can't be
-    read off numbers.
+    With it, where there is no such symbol or no such target. That a target excludes a symbol can't
+    be read off numbers.
     """
     rows = _of_rows(d, batch)
     tags = rows.tags_like()

@@ -52,8 +52,8 @@ def defer(lists: IndexLists, operands: Sequence[Tagged]) -> Deferred | None:
 def _step_of_a_fold(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
     """Whether some pairs of two exclusive operands combine, few and each once.
 
-    The rounds of a recursion are noted as they run, so they can't wait. Large contractions don't:
-    they first select the tags that they use.
+    The rounds of a recursion are noted as they run, and large contractions first select the tags
+    that they use: neither is deferred.
     """
     if not isinstance(lists, Contraction) or not 0 < lists.combinations <= _FEW_PAIRS:
         return False

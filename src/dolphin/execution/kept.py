@@ -1,8 +1,8 @@
 """Index lists that belong to no plan, kept by content.
 
 Questions, negations and readings make lists of their own. Where all rows share their symbols, these
-are the same at every step: kept, they are copied to a device once. Not while a program is exported:
-the tensors that an exporter makes have no values.
+are the same at every step: kept, they are copied to a device once. Nothing is kept while a program
+is exported: the tensors that an exporter makes have no values.
 """
 
 from __future__ import annotations

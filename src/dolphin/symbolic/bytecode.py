@@ -42,7 +42,7 @@ class Uses(NamedTuple):
     assigned: tuple[str, ...]  # globals and closed-over variables that it assigns
     rebinds_first: bool  # its first parameter gets another value
     attributes: frozenset[str]  # names of attributes read off anything
-    loose: frozenset[str]  # those read off what is no chain: results of calls, local variables
+    loose: frozenset[str]  # those read off results of calls and local variables, not off chains
     relative_import: bool
     compares: bool  # by `is`, other than with None, True, False and ...
     passes_super: bool  # `super()` is used as a whole

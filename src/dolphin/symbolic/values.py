@@ -92,7 +92,7 @@ class Values(abc.ABC):
     def start(self, *, apart: bool = False) -> None:
         """Begin a walk. `apart`: equal values are told apart, as a function compares by `is`."""
         self.reasons: list[str] = []
-        self.of_thread = ""  # what it reads that each thread has its own values of
+        self.of_thread = ""  # the name of a thread-local that it reads
         self._apart = apart
         self._compares = False  # whether the function does
         self._loose: set[str] = set()  # attributes of what isn't known

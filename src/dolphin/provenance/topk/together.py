@@ -1,8 +1,8 @@
 """Weighing exclusive groups in signed proofs, several at once.
 
 Where values can't be read, every group of every input is weighed, whether a proof refers to it or
-not. One by one that is 35 operations per group: 6,900 for Sudoku 4×4 under `dtkp-am`, instead of
-1,600.
+not. One by one that is 35 operations per group. Sudoku 4×4 under `dtkp-am` takes 1,600 instead of
+6,900.
 """
 
 from __future__ import annotations
