@@ -40,7 +40,7 @@ def rows_of_nodes(monkeypatch):
     schedule = agenda.Agenda._schedule
 
     def noted(self):
-        seen.extend(map(len, self._new))
+        seen.extend(map(len, self.new))
         schedule(self)
 
     monkeypatch.setattr(agenda.Agenda, "_schedule", noted)

@@ -28,7 +28,7 @@ class Agenda:
         self.recipes: dict[Hashable, Any] = {}
         self.failed: list[Failure] = []
         self.cancelled = False
-        self._new: list[Node] = []  # since the last run
+        self.new: list[Node] = []
         self._ready: dict[Kind, None] = {}  # kinds of which some are ready, in order
         self._outside: dict[int, Pending] = {}  # operands from outside, by id
         self._given: dict[int, tuple[int, Any]] = {}  # facts from outside by id: bit, and itself
@@ -85,16 +85,6 @@ class Agenda:
             cached = self._outside[id(d)] = rows_given(d, form)[0]
         return cached
 
-    def add(self, node: Node, place: int) -> None:
-        """Add a node to those that will run; `place` numbers the inputs of a sample."""
-        for before in node.operands:
-            node.facts |= before.facts or self._facts_given(before)
-            if before.depth >= node.depth:
-                node.depth = before.depth + 1
-        if not node.operands:
-            node.facts = 1 << (2 * place)
-        self._new.append(node)
-
     def _facts_given(self, node: Node) -> int:
         if node.source is not None:
             node.facts = self.bits_of(node.source)
@@ -111,7 +101,7 @@ class Agenda:
 
     def run(self) -> None:
         """Run all nodes."""
-        while self._new or self._ready:
+        while self.new or self._ready:
             self._schedule()
             kind = min(self._ready, key=lambda kind: kind.depths / kind.left)
             del self._ready[kind]
@@ -124,18 +114,25 @@ class Agenda:
 
     def _schedule(self) -> None:
         """New nodes become ready when all their operands have run; no other sample joins them."""
-        if not self._new:
+        if not self.new:
             return
         self.open.clear()
         self._outside.clear()
-        nodes, self._new = self._new, []
+        nodes, self.new = self.new, []
         for node in nodes:
-            node.kind.left += len(node)
-            node.kind.depths += len(node) * node.depth
             for before in node.operands:
+                node.facts |= before.facts or self._facts_given(before)
+                if before.depth >= node.depth:
+                    node.depth = before.depth + 1
                 if not before.done:
-                    before.dependents.append(node)
                     node.blockers += 1
+                    if before.dependents is None:
+                        before.dependents = [node]
+                    else:
+                        before.dependents.append(node)
+            rows, kind = len(node), node.kind
+            kind.left += rows
+            kind.depths += rows * node.depth
             if not node.blockers:
                 self._make_ready(node)
 
@@ -172,17 +169,17 @@ class Agenda:
                     continue
                 except Exception as own:
                     error = own
-            self.failed.append(Failure(part.samples[0], error))
+            self.failed.append(Failure(part.sample(), error))
             part.fail(self.failed[-1])
 
     def _release(self, nodes: list[Node]) -> None:
         """Make ready what waited for these nodes, unless it waits for others, too."""
         for node in nodes:
-            for dependent in node.dependents:
+            for dependent in node.dependents or ():
                 dependent.blockers -= 1
                 if not dependent.blockers:
                     self._make_ready(dependent)
-            node.dependents = []
+            node.dependents = None
 
 
 def _split(node: Node) -> list[Node]:

@@ -22,7 +22,7 @@ from dolphin.execution.draws import repeats_draws
 from dolphin.execution.entries import Watch
 from dolphin.execution.in_step import by_source, settle
 from dolphin.execution.nodes import Form, Kind, Node, Recipe, Run, Sample
-from dolphin.execution.pending import Pending, note_request, recorded
+from dolphin.execution.pending import Pending, requested
 from dolphin.execution.recipes import (
     Later,
     given_functions,
@@ -67,10 +67,6 @@ class _Common(NamedTuple):
     def forms(self, operands: Sequence[Tagged]) -> tuple[Form, ...]:
         outside = self.sample.agenda.outside
         return tuple([(d if isinstance(d, Pending) else outside(d)).form for d in operands])
-
-    def recorded(self, recipe: Recipe, operands: Sequence[Tagged], argument: Any = None) -> Pending:
-        note_request(recipe)
-        return recorded(self.sample, recipe, operands, argument)
 
 
 def _common(sample: Sample, operands: Sequence[Tagged]) -> _Common | None:
@@ -128,7 +124,7 @@ def combine(sample: Sample, task: Task, operands: Sequence[Tagged]) -> Tagged:
         return operands[0].copied()
     recipe = common.recipe(kind, plan, form, taking_part)
     remember(sample, operands, task, recipe)
-    return common.recorded(recipe, taking_part)
+    return requested(common.sample, recipe, taking_part)
 
 
 def _plan(task: Task, domains: Sequence[Any], skipped: Sequence[bool]) -> Plan:
@@ -155,12 +151,12 @@ def _combine_later(common: _Common, task: Task, operands: Sequence[Tagged]) -> T
     kind = common.kind(task.operation, key, _run_combinations)
     form = common.form(None, all(d.exclusive for d in operands))
     if changing:
-        made = common.recorded(Recipe(kind, later, form, common.forms(operands)), operands)
+        made = requested(common.sample, Recipe(kind, later, form, common.forms(operands)), operands)
         made.wait()
         return made
     recipe = common.recipe(kind, later, form, operands)
     remember(common.sample, operands, task, recipe)
-    return common.recorded(recipe, operands)
+    return requested(common.sample, recipe, operands)
 
 
 def unite(sample: Sample, operands: Sequence[Tagged]) -> Tagged:
@@ -175,7 +171,7 @@ def unite(sample: Sample, operands: Sequence[Tagged]) -> Tagged:
         domain = union_plan("union", domains, Rows(1, addresses)).domain  # type: ignore[arg-type]
     kind = common.kind("union", len(operands), _run_unions)
     recipe = common.recipe(kind, None, common.form(domain, exclusive=False), operands)
-    return common.recorded(recipe, operands)
+    return requested(common.sample, recipe, operands)
 
 
 def rowwise(
@@ -204,7 +200,7 @@ def rowwise(
     kind, form = common.kind(name, key, _run_rowwise), common.form(domain, exclusive)
     recipe = common.recipe(kind, operation, form, (d,))
     remember_row(sample, d, recipe, name, key, domain, exclusive)
-    return common.recorded(recipe, (d,))
+    return requested(common.sample, recipe, (d,))
 
 
 def read_rows(
@@ -222,7 +218,7 @@ def read_rows(
         return reader(d, [argument] * d.batch)
     kind = common.kind(name, key, _run_readers)
     recipe = common.recipe(kind, reader, common.form(None, exclusive=False), (d,))
-    return [common.recorded(recipe, (d,), (argument,)).value()]
+    return [requested(common.sample, recipe, (d,), argument).value()]
 
 
 def negated(d: Tagged, world: Symbols | None) -> Tagged:
@@ -258,7 +254,7 @@ def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -
     chosen = partial(_sampled, k, method, generator)
     recipe = common.recipe(kind, chosen, common.form(None, d.exclusive), (d,))
     remember_row(sample, d, recipe, "sample", *key)
-    return common.recorded(recipe, (d,))
+    return requested(common.sample, recipe, (d,))
 
 
 def _sampled(k: int, method: str, generator: torch.Generator | None, d: Tagged) -> Tagged:
@@ -293,10 +289,11 @@ def _run_rowwise(nodes: Sequence[Node]) -> None:
 
 
 def _run_readers(nodes: Sequence[Node]) -> None:
-    arguments = [argument for node in nodes for (argument,) in node.arguments]
+    arguments = [argument for node in nodes for argument in node.arguments()]
     rows = spread_out(operand_of(nodes, 0), len(arguments))
     values, start = nodes[0].payload(rows, arguments), 0
     for node in nodes:
-        node.values = values[start : start + len(node)]
-        start += len(node)
+        rows = len(node)
+        node.values = values[start : start + rows]
+        start += rows
         node.settle(None)

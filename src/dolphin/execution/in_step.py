@@ -35,7 +35,7 @@ def by_place(nodes: Sequence[Node], provenance: Provenance) -> list[Sequence[Nod
 def _used_alike(node: Node) -> bool:
     """Whether all rows are used for the same operations, as far as their numbers tell."""
     uses: dict[Hashable, int] = {}
-    for user in node.dependents:
+    for user in node.dependents or ():
         key = (user.kind, id(user.payload))
         uses[key] = uses.get(key, 0) + len(user)
     return all(count % len(node) == 0 for count in uses.values())
@@ -48,7 +48,7 @@ def settle_inputs(
     sizes = [sum(map(len, nodes)) for nodes in places]
     parts = [facts] if len(places) == 1 else facts.split(sizes)
     for nodes, part in zip(places, parts, strict=True):
-        result, size = make(part), nodes[0].samples[0].agenda.size
+        result, size = make(part), nodes[0].sample().agenda.size
         numbers = [number for node in nodes for number in node.numbers()]
         if result.provenance.spreads and numbers != list(range(size)):
             result = Pooled.of_input(result, np.array(numbers, dtype=np.int64), size)

@@ -62,6 +62,8 @@ class Nodes(Protocol):
     """How operations were recorded."""
     open: dict[Hashable, Node]
     """Nodes that have not run, by recipe and operands: samples can still join them."""
+    new: list[Node]
+    """All that have been recorded since the last run."""
 
     def kind(self, name: str, key: Hashable, run: Run) -> Kind:
         """The kind of nodes with this name and key, in the current mode."""
@@ -85,10 +87,6 @@ class Nodes(Protocol):
 
     def outside(self, d: Tagged) -> Pending:
         """The one row of a distribution from outside as an operand."""
-        ...
-
-    def add(self, node: Node, place: int) -> None:
-        """Add a node to those that will run; `place` numbers the inputs of a sample."""
         ...
 
 
@@ -146,38 +144,37 @@ class Node:
     """
 
     __slots__ = (
-        "arguments",
         "blockers",
         "dependents",
         "depth",
         "done",
+        "entries",
         "facts",
         "failure",
         "operands",
         "parts",
-        "places",
         "recipe",
-        "samples",
         "source",
         "start",
         "step",
         "values",
+        "width",
     )  # fmt: skip
 
-    def __init__(self, recipe: Recipe, operands: tuple[Node, ...]) -> None:
+    values: Sequence[Any]  # if the results are no distributions
+
+    def __init__(self, recipe: Recipe, operands: tuple[Node, ...], entries: list[Any]) -> None:
         self.recipe = recipe
         self.operands = operands
-        self.places: tuple[list[int], ...] = tuple([[] for _ in operands])  # of rows in operands
-        self.samples: list[Sample] = []  # of each row
-        self.arguments: list[Any] = []  # of each row, where there are any
-        self.depth, self.blockers = 0, 0
+        # Of each row: its sample, its place in each operand, an argument if there is one.
+        self.entries, self.width = entries, len(entries)
         self.facts = 0  # which inputs it depends on, one bit each; 0: not recorded by a sample
-        self.dependents: list[Node] = []
+        self.depth, self.blockers = 0, 0
+        self.dependents: list[Node] | None = None
         self.done = False
-        # The result: row r is row start + r * step of the source, or a value.
+        # The result: row r is row start + r * step of the source.
         self.source: Tagged | None = None
         self.start, self.step = 0, 1
-        self.values: Sequence[Any] = ()
         self.parts: list[Node] | None = None  # one for each row, if some of them failed
         self.failure: Failure | None = None  # of a part
 
@@ -191,16 +188,25 @@ class Node:
         return self.recipe.payload
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return len(self.entries) // self.width
+
+    def sample(self, row: int = 0) -> Sample:
+        """The sample of a row."""
+        return self.entries[row * self.width]
 
     def numbers(self) -> list[int]:
-        """The sample of each row."""
-        return [sample.number for sample in self.samples]
+        """The number of each row's sample."""
+        return [sample.number for sample in self.entries[:: self.width]]
+
+    def arguments(self) -> list[Any]:
+        """The argument of each row."""
+        return self.entries[self.width - 1 :: self.width]
 
     def settle(self, source: Tagged | None, start: int = 0, step: int = 1) -> None:
         """Store the result and release the operands."""
         self.source, self.start, self.step, self.done = source, start, step, True
-        self.operands, self.places, self.arguments = (), (), []
+        self.operands = ()
+        self.entries, self.width = self.entries[:: self.width], 1  # the samples
 
     def fail(self, failure: Failure) -> None:
         """Store why a part could not run."""
@@ -209,7 +215,7 @@ class Node:
 
     def rows(self, operand: int) -> Part:
         """The rows that an operand stands for."""
-        before, places = self.operands[operand], self.places[operand]
+        before, places = self.operands[operand], self.entries[1 + operand :: self.width]
         assert before.source is not None
         if before.step != 1:
             places = [before.start] * len(places)
@@ -223,10 +229,12 @@ class Node:
         return self.parts
 
     def _part(self, row: int) -> Node:
-        pairs = [(d, own[row]) for d, own in zip(self.operands, self.places, strict=True)]
-        part = Node(self.recipe, tuple([d if d.parts is None else d.parts[at] for d, at in pairs]))
-        part.places = tuple([[at] if d.parts is None else [0] for d, at in pairs])
-        part.samples, part.arguments = [self.samples[row]], self.arguments[row : row + 1]
+        sample, *entry = self.entries[row * self.width : (row + 1) * self.width]
+        operands = list(self.operands)
+        for place, d in enumerate(operands):
+            if d.parts is not None:
+                operands[place], entry[place] = d.parts[entry[place]], 0
+        part = Node(self.recipe, tuple(operands), [sample, *entry])
         part.depth, part.facts = self.depth, self.facts
         return part
 

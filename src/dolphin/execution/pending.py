@@ -23,39 +23,30 @@ from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 
 
-def recorded(
-    sample: Sample, recipe: Recipe, operands: Sequence[Tagged], argument: Any = None
+def requested(
+    sample: Sample, recipe: Recipe, operands: Sequence[Tagged], *argument: Any
 ) -> Pending:
-    """The result of an operation that a sample requests."""
+    """The result of an operation that a sample requests, with an argument if it has one."""
+    note_request(recipe)
+    rows = [d if isinstance(d, Pending) else sample.agenda.outside(d) for d in operands]
+    entry = [sample, *[d.place for d in rows], *argument]
+    return recorded(sample, recipe, [d.node for d in rows], entry)
+
+
+def recorded(sample: Sample, recipe: Recipe, operands: list[Node], entry: list[Any]) -> Pending:
+    """The same by an entry of its node."""
     agenda = sample.agenda
     if agenda.cancelled:
         raise Cancelled
-    rows = [d if type(d) is Pending else agenda.outside(d) for d in operands]
-    key = (recipe, *[d.node for d in rows])
-    own = get_ident() == sample.thread
-    node = agenda.open.get(key) if own else None
-    new = node is None
-    if node is None:
-        node = Node(recipe, tuple([d.node for d in rows]))
-    for places, d in zip(node.places, rows, strict=True):
-        places.append(d.place)
-    samples = node.samples
-    samples.append(sample)
-    if argument is not None:
-        node.arguments.append(argument)
-    if new:
-        _publish(sample, node, key if own else None)
-    return Pending(node, len(samples) - 1, recipe.form)
-
-
-def _publish(sample: Sample, node: Node, key: Hashable, place: int = 0) -> None:
-    """Let a new node run, and other samples join it if it has a key.
-
-    It has none in a thread that the program started, which may record even while nodes run.
-    """
-    if key is not None:
-        sample.agenda.open[key] = node
-    sample.agenda.add(node, place)
+    key = (recipe, *operands)
+    node = agenda.open.get(key)
+    if node is None or get_ident() != sample.thread:
+        node = _new_node(sample, recipe, tuple(operands), entry, key)
+        return Pending(node, 0, recipe.form)
+    entries = node.entries
+    place = len(entries) // node.width
+    entries += entry
+    return Pending(node, place, recipe.form)
 
 
 def recorded_input(sample: Sample, recipe: Recipe, argument: Any) -> Pending:
@@ -64,18 +55,30 @@ def recorded_input(sample: Sample, recipe: Recipe, argument: Any) -> Pending:
     agenda = sample.agenda
     if agenda.cancelled:
         raise Cancelled
-    place, own = sample.inputs, get_ident() == sample.thread
+    place = sample.inputs
     sample.inputs += 1
     key = (recipe, place)
-    node = agenda.open.get(key) if own else None
-    new = node is None
-    if node is None:
-        node = Node(recipe, ())
-    node.samples.append(sample)
-    node.arguments.append(argument)
-    if new:
-        _publish(sample, node, key if own else None, place)
+    node = agenda.open.get(key)
+    if node is None or get_ident() != sample.thread:
+        node = _new_node(sample, recipe, (), [sample, argument], key)
+        node.facts = 1 << (2 * place)
+        return Pending(node, 0, recipe.form)
+    node.entries += (sample, argument)
     return Pending(node, len(node) - 1, recipe.form)
+
+
+def _new_node(
+    sample: Sample, recipe: Recipe, operands: tuple[Node, ...], entry: list[Any], key: Hashable
+) -> Node:
+    """A node that will run, and that other samples can join.
+
+    Not in a thread that the program started, which may record even while nodes run.
+    """
+    node = Node(recipe, operands, entry)
+    if get_ident() == sample.thread:
+        sample.agenda.open[key] = node
+    sample.agenda.new.append(node)
+    return node
 
 
 def note_request(recipe: Recipe) -> None:
@@ -90,7 +93,7 @@ _NO_RECIPE: Any = None  # of nodes that needn't run
 
 def rows_given(d: Tagged, form: Form) -> list[Pending]:
     """The rows of a distribution from outside."""
-    node = Node(_NO_RECIPE, ())
+    node = Node(_NO_RECIPE, (), [None])
     node.settle(d)
     return [Pending(node, row, form) for row in range(d.batch)]
 
@@ -170,14 +173,14 @@ class Pending(Tagged):
     def _form_with(self, domain: Symbols) -> Form:
         """The same form with the symbols, which are not known beforehand in any sample."""
         node, old = self.node, self.form
-        make = node.samples[self.place].agenda.form if node.samples else Form
+        make = Form if node.recipe is _NO_RECIPE else node.sample(self.place).agenda.form
         return make(domain, old.provenance, old.info, old.exclusive)
 
     def wait(self) -> Node:
         """The node, or its part, once it has run; raises what went wrong in it."""
         node = self.node
         if not node.done:
-            node.samples[self.place].wait_for(node)
+            node.sample(self.place).wait_for(node)
         if node.parts is None:
             return node
         part = node.parts[self.place]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from dolphin.execution.draws import repeats_draws
-from dolphin.execution.nodes import Recipe, Sample
+from dolphin.execution.nodes import Node, Recipe, Sample
 from dolphin.execution.pending import Pending, recorded
 from dolphin.execution.tagged import Holder, Tagged
 from dolphin.symbolic.identity import key_of, lasting
@@ -55,34 +55,37 @@ def recalled(
     if sample is None or cache is not True or (sample.alone is not around and _is_seen(around)):
         return None
     agenda = sample.agenda
-    operands: list[Pending] = []
+    first: Pending | None = None
+    nodes: list[Node] = []
+    entry: list[Any] = [sample]
     key: list[Hashable] = [operation, id(agenda.mode())]
     for given in arguments:
-        if isinstance(given, Holder):
+        if type(given) is types.FunctionType:
+            if given.__closure__ or given.__defaults__ or given.__kwdefaults__ or given.__dict__:
+                return None
+            key += (id(given.__code__), id(given.__globals__))
+        elif isinstance(given, Holder):
             d = given._tagged
             if type(d) is not Pending:
                 return None
-            operands.append(d)
+            first = d if first is None else first
+            nodes.append(d.node)
+            entry.append(d.place)
             key.append(d.form)
-        elif type(given) is types.FunctionType:
-            if given.__closure__ or given.__defaults__ or given.__kwdefaults__ or given.__dict__:
-                return None
-            key.append(id(given.__code__))
-            key.append(id(given.__globals__))
         else:
             key.append(id(given))
     known: Known | None = agenda.recipes.get(tuple(key))
-    if known is None:
+    if known is None or first is None:
         return None
     recipe, _, trails = known
     for trail in trails:
         if not trail.unchanged():
             return None
     if recipe is None:
-        return operands[0].copied()
+        return first.copied()
     if type(recipe.payload) is Later and repeats_draws():
         return None
-    return recorded(sample, recipe, operands)
+    return recorded(sample, recipe, nodes, entry)
 
 
 def _is_seen(around: Surroundings) -> bool:
@@ -132,7 +135,7 @@ def recalled_row(around: Surroundings, d: Tagged, *key: Hashable) -> Tagged | No
     if known is None:
         return None
     recipe = known.recipe
-    return d.copied() if recipe is None else recorded(sample, recipe, (d,))
+    return d.copied() if recipe is None else recorded(sample, recipe, [d.node], [sample, d.place])
 
 
 def remember_row(sample: Sample, d: Tagged, recipe: Recipe | None, *key: Hashable) -> None:

@@ -133,7 +133,7 @@ def _rows_of(operation: str, nodes: Sequence[Node]) -> Tensor:
     Tensors that hold several rows are joined whole: to take them apart, and to join the rows, takes
     1.4 of 36 ms for 64 formulas of 7 symbols, mostly in the backward pass.
     """
-    numbers = [held for node in nodes for held in node.arguments]
+    numbers = [held for node in nodes for held in node.arguments()]
     first, _ = numbers[0]
     if first.dim() < 3:
         together = torch.stack if first.dim() == 1 else torch.cat
@@ -142,7 +142,7 @@ def _rows_of(operation: str, nodes: Sequence[Node]) -> Tensor:
     sizes = [tensor.shape[1] for tensor, _ in distinct]
     starts = dict(zip(map(id, distinct), itertools.accumulate(sizes, initial=0), strict=False))
     rows = torch.cat([_unchanged(operation, *held) for held in distinct], dim=1).squeeze(0)
-    places = [starts[id(held)] + node.payload for node in nodes for held in node.arguments]
+    places = [starts[id(held)] + node.payload for node in nodes for held in node.arguments()]
     return rows[torch.tensor(places, device=rows.device)]
 
 

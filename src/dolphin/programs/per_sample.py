@@ -261,7 +261,7 @@ class Network(nn.Module, Generic[S]):
 
         def run(nodes: Sequence[Node]) -> None:
             places = by_place(nodes, algebra)
-            every = [held for place in places for node in place for held in node.arguments]
+            every = [held for place in places for node in place for held in node.arguments()]
             scores = self._scores([tuple(_as_given(*pair) for pair in held) for held in every])
             given = read(operation, scores, self.symbols, self.exclusive, kind)
             settle_given(places, given, algebra)
