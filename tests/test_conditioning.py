@@ -419,3 +419,12 @@ def test_an_event_below_what_single_precision_holds(dtype):
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=dtype))
     (gradient,) = torch.autograd.grad(found[0, 1], x)
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.25, -0.25]], dtype=dtype))
+
+
+def test_what_a_rare_event_does_not_depend_on_has_no_gradient():
+    """P(1 | not 0) is P(1): what numerator and denominator say about 0 cancels, in float32 too."""
+    x = torch.tensor([[1.0 - 2.0**-22, 1.0 - 2.0**-22]], requires_grad=True)
+    d = dl.Distribution(x, [1, 0], exclusive=False, provenance="exact")
+    found = dl.condition(d, dl.forall(d, lambda s: s > 0)).probs([1])
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    assert gradient[0].tolist() == pytest.approx([1.0, 0.0], abs=1e-6)

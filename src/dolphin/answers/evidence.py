@@ -174,22 +174,27 @@ def _quotients(
     """The same by the tags of the symbol and the target together."""
     algebra = result.provenance
     target = _target(result, wanted)
-    whole = algebra.unrounded_probs(target).view(-1, 1)
+    joints = [_joint(_of_rows(d, result.batch), target) for d in given]
+    *every, whole = algebra.unrounded_probs([*joints, target])
+    whole = whole.view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero
     results = []
-    for one in given:
-        d = _of_rows(one, result.batch)
-        address = RowAddress(d.width)
-        every = address.every(d.batch).reshape(-1)
-        row = np.repeat(np.arange(d.batch), d.width)
-        plan = Contraction([every, row], every, len(every), address=address)
-        joint = algebra.contract([_flat(d, target), target], plan)
-        probs = algebra.unrounded_probs(joint).view(d.batch, d.width)
+    for d, joint, numbers in zip(given, joints, every, strict=True):
+        probs = numbers.view(result.batch, d.width)
         with torch.no_grad():
             never = (algebra.log_probs(joint).view(probs.shape) <= IMPOSSIBLE) | ~possible
         probs = torch.where(possible, probs / torch.where(possible, whole, 1.0), 0.0)
         results.append((probs, never))
     return results
+
+
+def _joint(d: Tagged, target: Tags) -> Tags:
+    """The tags of each symbol and the target of its row together, flattened."""
+    address = RowAddress(d.width)
+    every = address.every(d.batch).reshape(-1)
+    row = np.repeat(np.arange(d.batch), d.width)
+    plan = Contraction([every, row], every, len(every), address=address)
+    return d.provenance.contract([_flat(d, target), target], plan)
 
 
 def _target(result: Tagged, wanted: Sequence[Any]) -> Tags:

@@ -97,9 +97,9 @@ class Provenance(abc.ABC):
         """Probabilities, (n, r), differentiable."""
         return prob_of_log(self.log_probs(tags))
 
-    def unrounded_probs(self, tags: Tags) -> Tensor:
-        """Probabilities for quotients, in the precision in which they were computed."""
-        return self.probs(tags)
+    def unrounded_probs(self, parts: Sequence[Tags]) -> list[Tensor]:
+        """`probs` of each part for quotients, in the precision in which they are computed."""
+        return [self.probs(tags) for tags in parts]
 
     def logs_and_rest(self, tags: Tags) -> tuple[Tensor, Tensor]:
         """`log_probs`, and logarithms of 1 - P, (n, r), differentiable at 0 and 1, too; finite."""

@@ -110,8 +110,11 @@ class Exact(Provenance):
         # In double precision to the end: gradients near 0 and 1 need it.
         return rounded_to(tags.like.dtype, self._read(tags, Circuit.probs))
 
-    def unrounded_probs(self, tags: Formulas) -> Tensor:
-        return self._read(tags, Circuit.probs)
+    def unrounded_probs(self, parts: Sequence[Formulas]) -> list[Tensor]:
+        # Read as one: gradients of numerator and denominator may be large and nearly cancel, so
+        # they must meet before they are rounded to the precision of the facts.
+        every = self._read(self.concat(parts), Circuit.probs)
+        return list(every.split([len(part.numbers) for part in parts]))
 
     def logs_and_rest(self, tags: Formulas) -> tuple[Tensor, Tensor]:
         # In double precision to the end: single precision has no exp of the logarithm of 0 here.
