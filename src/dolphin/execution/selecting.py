@@ -178,8 +178,8 @@ def _keep(d: Tagged, places: np.ndarray) -> Tagged:
     """The symbols at these places of each row (B, k), `ABSENT` after the last one."""
     table = caches.current_table()
     every = np.arange(d.batch)[:, None]
-    own = np.broadcast_to(d.domain.in_table(table), (d.batch, d.width))
-    numbers = own[every, places]
+    own = d.domain.in_table(table)
+    numbers = own[every if len(own) > 1 else 0, places]
     flat, address = d.flat_tags()
     at = address.at(every, places)
     if places.min(initial=0) < 0:
