@@ -123,6 +123,9 @@ MISTAKES = [
     (["train", "sum", "--epochs", "0"], ["--epochs must be greater than 0"]),
     (["train", "sum", "--lr", "-1"], ["--lr must be greater than 0"]),
     (["train", "sum", "--seed", "-1"], ["--seed must not be negative"]),
+    (["train", "sum", "--lr", "inf"], ["--lr must be at most 1,000,000,000"]),
+    (["train", "sum", "--n", "9" * 25], ["--n must be at most 1,000,000,000"]),
+    (["train", "sum", "--batch", "9" * 25], ["--batch must be at most 1,000,000,000"]),
     (["train", "sum", "--k", "3"], ["--k", "damp"]),
     (["train", "sum", "--provenance", "magic"], ["'magic'", "damp"]),
     (["train", "sum", "--loss", "mse"], ["--loss", "nll"]),
@@ -137,7 +140,7 @@ MISTAKES = [
     (["predict", "nowhere", "a.png"], ["no such run folder"]),
     (["predict", "nowhere"], ["at least one input"]),
     (["report"], ["at least one run"]),
-    (["report", "nowhere"], ["none of these is a finished run"]),
+    (["report", "nowhere"], ["nowhere: there is no such run folder"]),
     (["data", "som"], ["no task 'som'"]),
 ]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("rich")
 pytest.importorskip("tyro")
@@ -143,6 +144,46 @@ def test_damaged_runs(whole, tmp_path, capsys, monkeypatch, name):
         assert said.startswith("dolphin: ") and said.count("\n") == 1, damage
         assert name in said, damage
         assert files_in(run) == before, damage
+
+
+def of_another_type(content: dict) -> None:
+    name = next(iter(content["network"]))
+    content["network"][name] = content["network"][name].to(torch.int8)
+
+
+def without_progress(content: dict) -> None:
+    content["progress"] = {}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("best.pt", of_another_type, "is of type torch.int8, not torch.float32"),
+        ("checkpoint.pt", of_another_type, "is of type torch.int8, not torch.float32"),
+        ("checkpoint.pt", without_progress, "is missing"),
+    ],
+)
+def test_checkpoints_that_would_be_converted(
+    whole, tmp_path, capsys, monkeypatch, name, change, message
+):
+    """Nothing is rounded or begun again without a word."""
+    monkeypatch.setattr(digits, "find_digits", blots)
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    content = torch.load(run / name, weights_only=True)
+    change(content)
+    torch.save(content, run / name)
+    before = files_in(run)
+    assert main([{"RUN": str(run)}.get(word, word) for word in READERS[name]]) == 2
+    said = capsys.readouterr().err
+    assert message in said and name in said and said.count("\n") == 1
+    assert files_in(run) == before
+
+
+def test_a_report_on_a_run_that_is_not_there(whole, tmp_path, capsys):
+    gone = tmp_path / "misspelt"
+    assert main(["report", str(whole), str(gone), "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"dolphin: {gone}: there is no such run folder.\n"
+    assert not list(tmp_path.iterdir())
 
 
 # -- data ------------------------------------------------------------------------------------------

@@ -81,6 +81,14 @@ def part(content: dict[str, Any], name: str, kind: type[P], path: Path) -> P:
 
 def load_weights(network: torch.nn.Module, weights: Any, path: Path) -> None:
     """Put weights into the network that they were saved from."""
+    own = network.state_dict()
+    for name, weight in weights.items() if isinstance(weights, dict) else ():
+        wanted = own[name].dtype if name in own else None
+        given = getattr(weight, "dtype", None)
+        if wanted is not None and given is not None and given != wanted:  # else it is converted
+            raise CheckpointError(
+                f"{path} doesn't fit this network: {name} is of type {given}, not {wanted}."
+            )
     try:
         network.load_state_dict(weights)
     except (RuntimeError, AttributeError, TypeError) as error:

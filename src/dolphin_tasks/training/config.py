@@ -17,6 +17,9 @@ class OptionError(dl.DolphinError, ValueError):
     """An option is wrong, or contradicts another one."""
 
 
+_LARGEST = 10**9  # of any number but the seed
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How to train. Everything that changes the result is here, and is stored with the run."""
@@ -63,6 +66,9 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"{_flag(name)} must be greater than 0, got {value}.")
+        for name, value in vars(self).items():
+            if isinstance(value, (int, float)) and name != "seed" and value > _LARGEST:
+                raise OptionError(f"{_flag(name)} must be at most {_LARGEST:,}, got {value:,}.")
         if not 0 <= self.seed < 2**63:
             raise OptionError(f"--seed must not be negative, got {self.seed}.")
         if self.resume and self.out is None:

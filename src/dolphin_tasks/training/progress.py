@@ -39,8 +39,11 @@ class Progress:
 
     @classmethod
     def restored(cls, values: dict[str, Any]) -> Progress:
-        """The inverse of `asdict`; each value must have its type."""
+        """The inverse of `asdict`; each value must be there and have its type."""
         progress = cls(**values)
+        missing = vars(progress).keys() - values.keys()
+        if missing:
+            raise ValueError(f"progress.{min(missing)} is missing")
         for name, value in vars(cls()).items():
             kind = (int, float) if isinstance(value, float) else type(value)
             if not isinstance(getattr(progress, name), kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def report(arguments: list[str]) -> int:
     for path in options.runs:
         folder = RunFolder(path)
         if not (path / "results.json").is_file():
+            if not os.path.lexists(path):
+                raise RunError(f"{path}: there is no such run folder.")
             if path.is_dir():
                 display.line(f"skipped: {path} has no results yet")
             continue
