@@ -226,13 +226,16 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, made
 
 
-def largest() -> dict[str, float]:
+def largest() -> dict[str, Any]:
     """Compiling and evaluating, once, the largest grid that fits into the default limits."""
     case, provenance = Reachability(grid(5, 5)), dl.get_provenance("exact")
     assert isinstance(provenance, dl.Exact)
     dl.cache_clear()
     probs = case.draw(1, torch.Generator().manual_seed(0))
-    spent, _ = _timed(lambda: _ours(case, probs, provenance))
+    try:
+        spent, _ = _timed(lambda: _ours(case, probs, provenance))
+    except dl.DolphinError as error:  # limits are in seconds of the clock: a busy machine is slower
+        return {"refused": str(error)}
     return {"ours_compiling_s": spent}
 
 

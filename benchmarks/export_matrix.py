@@ -8,6 +8,7 @@ time limit.
 
     python benchmarks/export_matrix.py                            # everything: about an hour
     python benchmarks/export_matrix.py --programs sudoku --provenances dtkp-am --ways export onnx
+    python benchmarks/export_matrix.py --missing --ways compile   # what was not measured yet
     python benchmarks/export_matrix.py --table                    # the table of what was measured
 
 What was measured is added to `benchmarks/results/export.json`; the table is on docs/performance.md.
@@ -62,11 +63,15 @@ def measure(
         yield {"way": "trace", "refused": str(error)}
         return
     yield {"way": "trace", "cpu_s": time.process_time() - started, "steps": len(traced.steps)}
-    with torch.no_grad():
-        right = {
-            rows: shared.run(shared.numbers(rows), provenance).probs(traced.symbols)
-            for rows in BATCHES
-        }
+    try:
+        with torch.no_grad():
+            right = {
+                rows: shared.run(shared.numbers(rows), provenance).probs(traced.symbols)
+                for rows in BATCHES
+            }
+    except dl.DolphinError as error:
+        yield {"way": "eager", "refused": str(error)}
+        return
     yield {"way": "eager", **_compared(traced, shared, right)}
     exported = None
     for way in ways:
@@ -85,10 +90,8 @@ def measure(
                 made = _compared(run, shared, right)
                 made |= {"making_cpu_s": ready, "kB": len(file.getvalue()) / 1e3}
                 made["operations"] = len(exported.graph.nodes)
-            elif exported is None:
-                continue
             else:
-                run, size = _as_onnx(exported)
+                run, size = _as_onnx(exported or _exported(traced, shared))
                 ready = time.process_time() - started
                 made = _compared(run, shared, right)
                 made |= {"making_cpu_s": ready, "kB": size / 1e3}
@@ -177,6 +180,13 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _settled(known: dict[str, Any], way: str) -> bool:
+    """Whether this way has a result, or can't have one."""
+    if "apart" in known.get(way, {}) or "refused" in known.get(way, {}):
+        return True
+    return any("refused" in known.get(before, {}) for before in ("trace", "eager"))
+
+
 def _cell(made: dict[str, Any] | None) -> str:
     if made is None:
         return "–"
@@ -213,6 +223,7 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor", help="of torch.compile")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seconds", type=int, default=600, help="CPU seconds that a pair may take")
+    parser.add_argument("--missing", action="store_true", help="only what was not measured yet")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="measure nothing")
     parser.add_argument("--pair", nargs=2, help=argparse.SUPPRESS)
@@ -232,9 +243,11 @@ def main() -> None:
     found = json.loads(options.json.read_text()) if options.json.exists() else {}
     for name in () if options.table else chosen:
         for provenance in options.provenances:
-            made = in_its_own_process(
-                name, provenance, options.backend, options.ways, options.seconds
-            )
+            known = found.get(name, {}).get(provenance, {})
+            ways = [way for way in options.ways if not (options.missing and _settled(known, way))]
+            if not ways:
+                continue
+            made = in_its_own_process(name, provenance, options.backend, ways, options.seconds)
             found.setdefault(name, {}).setdefault(provenance, {}).update(made)
             print(f"{name:26} {provenance:9} {json.dumps(made)}", flush=True)
             options.json.parent.mkdir(parents=True, exist_ok=True)
