@@ -7,8 +7,6 @@ of proofs and formulas with the enumeration of possible worlds.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 
 import pytest
@@ -38,7 +36,6 @@ from dolphin.provenance import (
     TensorProvenance,
     TopKProofs,
     get_provenance,
-    registry,
 )
 from programs import BY_NAME, PROGRAMS, Program
 
@@ -425,13 +422,3 @@ def test_every_operation_runs(name):
     if isinstance(provenance, TensorProvenance):
         with pytest.raises(dl.DolphinError, match="explain"):
             plain.explain(4)
-
-
-def test_the_parameters_that_an_editor_knows_are_those_that_there_are():
-    taken = {
-        name
-        for make in registry._BY_NAME.values()
-        for name in inspect.signature(make).parameters
-        if not (isinstance(make, functools.partial) and name in make.keywords)
-    }
-    assert taken == registry.Parameters.__annotations__.keys()
