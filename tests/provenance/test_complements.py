@@ -88,3 +88,24 @@ def test_given_probabilities_keep_their_own_gradients():
     (gradient,) = torch.autograd.grad(found.sum(), x)
     assert found.item() == 2.0**-24
     assert gradient[0].tolist() == [-1.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "viterbi"])
+@pytest.mark.parametrize("margin", [18.0, 25.0, 60.0])
+def test_what_numbers_lose_of_a_rest_does_not_explode(name, margin):
+    # The rest is 0 in single precision. A slope of 1 / 1e-30 would end any training.
+    logits = torch.tensor([[margin, 0.0, 0.0]], requires_grad=True)
+    d = dl.Distribution.from_logits(logits, "abc", provenance=name)
+    dl.nll_loss(dl.negate(d), ["a"]).backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max() <= 1
+    assert (logits.grad[0, 1:] <= 0).all()  # the others are raised
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "viterbi"])
+def test_a_given_certainty_keeps_the_slope_of_its_rest(name):
+    probs = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    d = dl.Distribution(probs, "ab", provenance=name)
+    dl.negate(d).probs(["a"]).sum().backward()
+    assert probs.grad is not None
+    assert probs.grad[0, 0] == -1

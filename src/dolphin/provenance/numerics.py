@@ -100,7 +100,9 @@ class _RestOfLog(_ProbOfLog):
     """1 - p from log p.
 
     A difference to 1 would round away what is left of a probability near 1, and the derivative of
-    `expm1` that of a small one.
+    `expm1` that of a small one. Where nothing is left, it was rounded away, and the floor of its
+    logarithm would give a nearly certain softmax gradients of 1e20, which no optimizer survives.
+    They are limited to the slope at the smallest rest that numbers next to 1 have.
     """
 
     @staticmethod
@@ -110,7 +112,9 @@ class _RestOfLog(_ProbOfLog):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
         (logs,) = ctx.saved_tensors
-        return -grad * logs.exp()
+        steepest = 1.0 / torch.finfo(logs.dtype).eps
+        bounded = grad.clamp(-steepest, steepest)
+        return -torch.where(logs == 0, bounded, grad) * logs.exp()
 
 
 class _Precisely(torch.autograd.Function):
