@@ -49,6 +49,7 @@ def draw_learning(path: Path) -> None:
     """Right answers against samples seen, of every run that is kept."""
     figure = Figure(figsize=(7.2, 3.4), dpi=130, facecolor="white", layout="constrained")
     axes = figure.subplots()
+    named: set[str] = set()
     for run in (json.loads(file.read_text()) for file in sorted(RESULTS.glob("pathfinder-*.json"))):
         config = run["config"]
         size, dashes, balanced = config["size"], config["dashes"], config["balance"] != "none"
@@ -56,10 +57,12 @@ def draw_learning(path: Path) -> None:
         seen = [epoch["samples_seen"] for epoch in run["history"]]
         right = [100 * epoch["validation_accuracy"] for epoch in run["history"]]
         style = ":" if balanced else STYLES[dashes]
-        axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=label)
+        shown = None if label in named else label  # a longer run of the same kind
+        axes.plot(seen, right, style, marker="o", ms=4, color=COLOURS[size], label=shown)
+        named.add(label)
     axes.axhline(50, color="#999999", lw=0.8)
     axes.set(xlabel="samples seen", ylabel="right answers, validation (%)", ylim=(45, 101))
-    axes.set_xlim(left=0)
+    axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.12))
