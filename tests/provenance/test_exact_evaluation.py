@@ -220,3 +220,28 @@ def test_many_nodes_joined_at_once_are_the_same_function(monkeypatch, seed, over
     values, gradients = computed(many=1)
     torch.testing.assert_close(values, wanted)
     torch.testing.assert_close(gradients, computed(many=10**9)[1])
+
+
+@pytest.mark.skipif(not sentential.available(), reason="PySDD is not installed")
+def test_a_long_row_of_variables_is_left_to_other_diagrams():
+    # PySDD recurses along a row: one of 185 variables overflowed the stack, which ends the process.
+    order = [(0, (column,)) for column in range(sentential.LONGEST_ROW + 1)]
+    used = {(0, column) for column in range(sentential.LONGEST_ROW + 1)}
+    with pytest.raises(diagrams.TooLargeError, match="121 variables in a row, more than 120"):
+        sentential.Sentential(order, used, "right")
+    sentential.Sentential(order, used, "balanced")
+
+
+@pytest.mark.parametrize("compiler", ["auto", "diagrams", "sdd"])
+def test_neighbours_among_many_facts(compiler):
+    if compiler == "sdd" and not sentential.available():
+        pytest.skip("PySDD is not installed")
+    count, p = 150, 0.1
+    d = dl.Distribution(
+        [p] * count, range(count), exclusive=False, provenance=dl.Exact(compiler=compiler)
+    )
+    both = dl.apply_if(d, d, lambda a, b: True, lambda a, b: b == a + 1)
+    neither = {False: 1.0, True: 0.0}  # by whether the last fact holds, no two neighbours so far
+    for _ in range(count):
+        neither = {False: (neither[False] + neither[True]) * (1 - p), True: neither[False] * p}
+    assert float(both.probs([True])) == pytest.approx(1 - sum(neither.values()), abs=1e-6)

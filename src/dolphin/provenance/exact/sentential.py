@@ -27,6 +27,7 @@ Column = tuple[int, int]
 # Joining two diagrams takes time up to the product of their sizes, and can't be interrupted.
 TRIAL = 5.0  # seconds for trying an order
 LARGEST_PRODUCT = 2_000_000_000
+LONGEST_ROW = 120  # variables: PySDD takes 50 kB of the stack for each, and a process has 8 MB
 ROOM = 10  # times as many nodes as allowed may exist on the way: PySDD's are small and quick
 
 
@@ -51,6 +52,8 @@ class Sentential:
             if kept:
                 exclusive.append(self._declare(position, kept))
         count = len(self._variable) + len(self._columns)
+        if shape == "right" and count > LONGEST_ROW:
+            raise TooLargeError(f"has {count:,} variables in a row, more than {LONGEST_ROW}")
         self.manager = SddManager.from_vtree(Vtree(max(1, count), vtree_type=shape))
         true = self.manager.true()
         for variables in reversed([each for each in exclusive if len(each) > 1]):
