@@ -5,7 +5,7 @@
 
 Each run folder with a `results.json` becomes `benchmarks/results/training/NAME.json`: the results
 and every epoch. The tables are made of these files, whenever they were measured, and of what
-`dolphin bench --json`, `scaling.py`, `against_literal.py` and `distance.py` wrote.
+`dolphin bench --json`, `shares.py`, `scaling.py`, `against_literal.py` and `distance.py` wrote.
 `benchmarks/results/one-margin/` holds runs of PathFinder on images of the first edition, whose
 dashes are one margin apart and not two.
 """
@@ -112,6 +112,21 @@ def _program(measured: dict[str, Any]) -> Sequence[str]:
     )
 
 
+def table_of_shares() -> str:
+    """The program's share of a training step."""
+    heads = ("`dolphin train`", "share on one thread", "on two", "at most")
+    rows = [
+        (
+            f"`{found['run']}`",
+            f"{found['one_thread']:.1%}",
+            f"{found['two_threads']:.1%}",
+            f"{found['aim']:.0%}",
+        )
+        for found in _read(RESULTS / "shares.json")
+    ]
+    return _table(heads, rows)
+
+
 AIMS: Sequence[Sequence[str]] = (
     ("SumN-5", "96 %", "sum-5-seed*"),
     ("SumN-10", "92 %", "sum-10-seed*"),
@@ -133,10 +148,12 @@ AIMS: Sequence[Sequence[str]] = (
     ("HWF-19, shared ink", "95 %", "hwf-19-shared-12k-seed*"),
     ("PathFinder-32", "90 %", "pathfinder-32-seed*"),
     ("PathFinder-128", "95 %", "pathfinder-128-seed*"),
+    ("PathFinder-128, without a program", "", "pathfinder-128-plain-seed*"),
     ("PathFinder-128, distances balanced", "", "pathfinder-128-balanced-seed*"),
     ("PathFinder-128, 9 dashes", "", "pathfinder-128-9dashes-seed*"),
     ("PathFinder-128, 14 dashes", "", "pathfinder-128-14dashes-seed*"),
     ("PathFinder-256", "95 %", "pathfinder-256-seed*"),
+    ("PathFinder-256, without a program", "", "pathfinder-256-plain-seed*"),
     ("CLUTRR-3", "above the paper", "clutrr-3-seed*"),
     ("CLUTRR-4", "above the paper's 53.6 %", "clutrr-4-seed*"),
     ("Mugen-1K, same actions in another order, clip to caption", "", "mugen-1k-seed*",
@@ -276,7 +293,7 @@ def _by_size(path: Path) -> tuple[int, int, str]:
 PAGES: dict[Path, Sequence[Callable[[], str]]] = {
     DOCS / "benchmarks.md": (
         table_of_runs, table_of_one_margin, table_of_aims, table_of_distances, table_of_speed,
-        table_of_scaling, table_against_literal,
+        table_of_shares, table_of_scaling, table_against_literal,
     ),
     DOCS / "pathfinder.md": (table_of_pathfinder,),
 }  # fmt: skip

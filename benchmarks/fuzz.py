@@ -4,7 +4,8 @@
 
 Every seed is one program under one provenance. A failure is shown as the smallest script that still
 fails in the same way; the exit code is 1 if there is any. A program that takes longer than
-`--seconds` is a failure, too. Ctrl-C ends the run with a report of what has run so far.
+`--seconds` is a failure, too, and so is one that its process dies of. Ctrl-C ends the run with a
+report of what has run so far.
 """
 
 from __future__ import annotations
@@ -12,30 +13,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import multiprocessing
 import os
-import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-from fuzzing import campaign  # pyright: ignore[reportMissingImports]
+from fuzzing import campaign, processes  # pyright: ignore[reportMissingImports]
 
 CHUNK = 100  # programs that a process takes at a time
 
 
-def _ignore_ctrl_c() -> None:
-    """The process that collects the results handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _run(seeds: range, seconds: float) -> campaign.Tally:
+def _run(seeds: range, note: Callable[[int], None], seconds: float) -> campaign.Tally:
     torch.set_num_threads(1)
-    return campaign.run(seeds, seconds)
+    return campaign.run(seeds, seconds, note)
 
 
 def main() -> int:
@@ -49,11 +44,10 @@ def main() -> int:
     last = options.seed + options.programs
     chunks = [range(start, min(start + CHUNK, last)) for start in range(options.seed, last, CHUNK)]
     total, start = campaign.Tally(), time.perf_counter()
-    context = multiprocessing.get_context("spawn")
     run = functools.partial(_run, seconds=options.seconds)
-    interrupted = contextlib.suppress(KeyboardInterrupt)
-    with interrupted, context.Pool(options.jobs, _ignore_ctrl_c, maxtasksperchild=50) as pool:
-        for tally in pool.imap_unordered(run, chunks):
+    stuck = (2 + campaign.SHRINKING) * options.seconds
+    with contextlib.suppress(KeyboardInterrupt):
+        for tally in processes.in_processes(run, chunks, options.jobs, campaign.lost, stuck):
             total.add(tally)
             rate = total.programs / (time.perf_counter() - start)
             print(
