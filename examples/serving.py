@@ -1,7 +1,7 @@
 """Serve a trained network and its program as one exported file: export, load, answer.
 
 `dl.trace` turns the program into a module without user code. Exported with the network, it is one
-file that torch runs without Dolphin. A web server loads it and adds two drawn digits.
+file that torch runs without Dolphin, for any number of rows. A web server adds drawn digits by it.
 
     python examples/serving.py --picture serving.png
 """
@@ -33,16 +33,17 @@ class Adder(nn.Module):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST a JSON list of two pictures to get the likeliest sums."""
+    """POST a JSON list of samples, two pictures each, to get the likeliest sums of each."""
 
     model: nn.Module
 
     def do_POST(self) -> None:
         pictures = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        p, sums = self.model(torch.tensor([pictures]))[0].exp().topk(3)
+        p, sums = (each.tolist() for each in self.model(torch.tensor(pictures)).exp().topk(3))
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps(dict(zip(sums.tolist(), p.tolist(), strict=True))).encode())
+        answers = [dict(zip(*row, strict=True)) for row in zip(sums, p, strict=True)]
+        self.wfile.write(json.dumps(answers).encode())
 
 
 parser = argparse.ArgumentParser()
@@ -57,13 +58,16 @@ for _ in range(args.steps):
     rows = torch.randint(1, 1000, (32,))
     nn.functional.nll_loss(model(pictures[rows]), digits[rows].sum(1)).backward()
     optimizer.step()
-torch.export.save(torch.export.export(model, (pictures[:1],)), file := io.BytesIO())
+any_rows, like = ({0: torch.export.Dim("batch")},), (torch.rand(2, 2, 256),)
+torch.export.save(torch.export.export(model, like, dynamic_shapes=any_rows), file := io.BytesIO())
 Handler.model = torch.export.load(io.BytesIO(file.getvalue())).module()
+for count in (1, 7, 64, 1000):
+    torch.testing.assert_close(Handler.model(pictures[:count]), model(pictures[:count]))
 with HTTPServer(("127.0.0.1", 0), Handler) as server:
     threading.Thread(target=server.handle_request).start()  # or serve_forever()
-    body, url = json.dumps(pictures[0].tolist()), f"http://127.0.0.1:{server.server_port}"
-    with urlopen(url, body.encode()) as reply:
-        answer = json.load(reply)
+    body = json.dumps(pictures[:2].tolist()).encode()
+    with urlopen(f"http://127.0.0.1:{server.server_port}", body) as reply:
+        answer, _ = json.load(reply)
 print(f"exported: {len(file.getvalue()) / 1e3:.0f} kB. {digits[0].tolist()} add up to {answer}")
 if args.picture:
     from matplotlib.figure import Figure

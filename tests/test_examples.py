@@ -2,10 +2,8 @@
 
 import ast
 import importlib.util
-import os
 import re
 import runpy
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import python_process
 from dolphin_tasks import digits, mnist
 from two_processes import run_in_two_processes
 
@@ -93,17 +92,14 @@ def test_example_runs(name, run):
     assert run(name, *quick_options(name))
 
 
-def test_lightning_sums(tmp_path):
+def test_lightning_sums(tmp_path, monkeypatch):
     if not importlib.util.find_spec("pytorch_lightning"):
         pytest.skip("pytorch_lightning is not installed")
     picture = tmp_path / "picture.png"
-    command = [sys.executable, EXAMPLES["lightning_sums"], "--steps", "3", "--picture", picture]
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
-    )
-    assert ran.returncode == 0, ran.stderr
+    command = [EXAMPLES["lightning_sums"], "--steps", "3", "--picture", picture]
+    monkeypatch.chdir(tmp_path)
+    ended = python_process.run(*command)
+    assert ended.code == 0, ended.errors
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -175,7 +171,7 @@ def test_detection(run):
 
 def test_scene_questions(run):
     shares = [
-        float(line.split()[1].rstrip("%")) for line in run("scene_questions", "--steps", "25")
+        float(line.split()[1].rstrip("%")) for line in run("scene_questions", "--steps", "12")
     ]
     assert len(shares) == 5  # count, exists, query, left, right
     assert min(shares) > 60
