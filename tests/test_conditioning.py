@@ -428,3 +428,28 @@ def test_what_a_rare_event_does_not_depend_on_has_no_gradient():
     found = dl.condition(d, dl.forall(d, lambda s: s > 0)).probs([1])
     (gradient,) = torch.autograd.grad(found.sum(), x)
     assert gradient[0].tolist() == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["damp", "noisy-or", "exact"])
+def test_symbols_exclude_each_other_however_their_rows_were_put_together(name):
+    """Given a, b is impossible where the two exclude each other, and as likely as before elsewhere.
+
+    Algebras of numbers have only the derivatives, so a distribution has to know its groups.
+    """
+    numbers = [torch.tensor(row, requires_grad=True) for row in ([0.3, 0.5], [0.3, 0.5, 0.1])]
+    rows = [("ab", numbers[0]), ("abc", numbers[1]), ("bca", numbers[1]), ("ab", numbers[0])]
+    groups = [False, [[0, 1]], [[0, 2]], True]
+    with dl.using(name):
+        d = dl.Distribution.from_rows(rows, exclusive=groups)
+        one = dl.Distribution(numbers[1][None], "abc", exclusive=[[0, 1]])
+    moved = [d, d.to("cpu"), d[[2, 1, 3, 0]][[3, 1, 0, 2]], dl.Distribution.stack(list(d.rows()))]
+    for each in moved:
+        given = dl.condition(each, dl.exists(each, lambda symbol: symbol == "a"))
+        wanted = [[0.5, 0.0], [0.0, 0.1], [0.0, 0.5], [0.0, 0.0]]
+        torch.testing.assert_close(given.probs(["b", "c"]), torch.tensor(wanted))
+    for each in (one.to("cpu"), dl.Distribution.stack([one]), dl.Distribution.stack([one, one])):
+        given = dl.condition(each, dl.exists(each, lambda symbol: symbol == "a"))
+        torch.testing.assert_close(given.probs(["b", "c"])[0], torch.tensor([0.0, 0.1]))
+    for each in (dl.sample(one, 2), dl.sample(d, 2)[[1]]):
+        given = dl.condition(each, dl.exists(each, lambda symbol: symbol == "a"))
+        torch.testing.assert_close(given.probs(["b", "c"])[0], torch.tensor([0.0, 0.0]))

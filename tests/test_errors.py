@@ -127,6 +127,11 @@ def test_rounding_is_no_error():
     Distribution(torch.rand(3, 10).softmax(dim=1).to(torch.bfloat16), range(10))
 
 
+def test_a_row_swapped():
+    with pytest.raises(dl.InputError, match=r"second one \('a'\).*\(symbols, probs\) for each row"):
+        dl.Distribution.from_rows([([0], "a")])
+
+
 def test_arguments_swapped():
     with fails("Distribution(probs, symbols)", "swap|order"):
         Distribution(["a", "b"], torch.tensor([0.5, 0.5]))

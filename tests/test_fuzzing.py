@@ -7,14 +7,17 @@ results; `benchmarks/fuzz.py` runs as many more as there is time for.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 
 import pytest
 
 import dolphin as dl
+from dying import dying
 from fuzzing import campaign
 from fuzzing.check import Outcome, WrongAnswerError, check
 from fuzzing.generate import Program, Statement
+from fuzzing.processes import in_processes
 
 PROGRAMS, CHUNK = 2000, 40
 
@@ -40,6 +43,15 @@ def test_a_program_that_does_not_end_is_a_failure(monkeypatch):
     assert [(failure.seed, failure.kind) for failure in tally.failures] == [(1, "too slow")]
 
 
+def test_a_program_that_its_process_dies_of_is_a_failure():
+    chunks = [range(4), range(4, 8)]
+    found = [*in_processes(dying, chunks, 1, lambda *lost: lost, seconds=0.1)]
+    assert sorted(found, key=str) == [(3, 7), (5, -signal.SIGKILL), [0, 1, 2], [4], [6, 7]]
+    (failure,) = campaign.lost(3, 7).failures
+    assert (failure.seed, failure.kind) == (3, "process died")
+    assert failure.detail.endswith("with exit code 7")
+
+
 def program_of(provenance: str, text: str, k: int | None = None, double: bool = False) -> Program:
     """A program as it could have been generated, whose result is d9."""
     statements = tuple(Statement(part, "written") for part in text.strip().split("\n\n"))
@@ -59,6 +71,15 @@ QUOTIENT = """
 x0 = torch.tensor([[0.346924, 0.228992, 0.424083]], dtype=torch.float64, requires_grad=True)
 
 d9 = dl.negate(dl.Distribution(x0, [1, 0, 2]).map(lambda s: 0)).normalized()
+"""
+SQUARED = """
+x0 = torch.tensor([[0.482568, 0.517431]], dtype=torch.float64, requires_grad=True)
+
+d0 = dl.count(dl.Distribution(x0, [2, 0]), lambda a: a < 3)
+
+d1 = dl.apply_if(d0, d0, lambda a, b: a ^ b, on=(lambda a: 0, lambda a: a % 2))
+
+d9 = dl.normalized(d1)
 """
 PICKLED = """
 class Card:
@@ -113,6 +134,7 @@ d9 = dl.condition(d0, dl.apply(d0, lambda a: not a))
         ("unsettled", program_of("dtkp-wmc", TIED, k=2, double=True)),
         # 1e-6 / 1e-6 has derivatives of 0, which doubles round to 1e-4.
         ("compared", program_of("damp", QUOTIENT, double=True)),
+        ("compared", program_of("dtkp-wmc", SQUARED, double=True)),
         ("compared", program_of("exact", PICKLED)),
         ("refused", program_of("exact", GOAL)),
         # x / x is 1, so that the other case is impossible.

@@ -36,7 +36,8 @@ def test_gradcheck(program, provenance):
     def function(*tensors):
         return dl.get_probs(compare.evaluate(program, tensors, provenance))
 
-    assert torch.autograd.gradcheck(function, probs, eps=1e-7, atol=1e-6)
+    # One random direction of inputs and outputs: a wrong entry of the Jacobian shows in it.
+    assert torch.autograd.gradcheck(function, probs, eps=1e-7, atol=1e-6, fast_mode=True)
 
 
 @each_provenance

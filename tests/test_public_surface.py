@@ -156,3 +156,14 @@ def test_a_categorical_is_exclusive():
 def test_a_misspelt_provenance_is_answered_with_the_nearest_name():
     with pytest.raises(dl.InputError, match=r"from_logits: no provenance 'exakt'.*mean 'exact'"):
         dl.Distribution.from_logits(torch.zeros(1, 2), "ab", provenance="exakt")  # type: ignore
+
+
+def test_programs_show_what_they_are():
+    def first(d):
+        return dl.choose(d)
+
+    assert repr(dl.program(first)) == "program(first)"
+    assert repr(dl.program(keep=3)(first)) == "program(first, keep=3)"
+    assert repr(dl.batched(first)) == "batched(first)"
+    traced = dl.trace(lambda d: d, "ab", provenance="exact")
+    assert repr(traced).startswith("Traced(symbols=('a', 'b'), provenance=Exact(")

@@ -16,7 +16,8 @@ PAGE = (Path(__file__).parent.parent / "docs" / "reference.md").read_text(encodi
 def test_every_public_name_is_on_the_page(name):
     entries = {line.strip().removeprefix("- ") for line in PAGE.splitlines()}
     wholes = {line.removeprefix("::: ").strip() for line in PAGE.splitlines() if line[:3] == ":::"}
-    assert name in entries or any(whole.endswith(f".{name}") for whole in wholes)
+    there = name in entries or any(whole.endswith(f".{name}") for whole in wholes)
+    assert there, f"{name} is public: add it to docs/reference.md"
 
 
 def test_arguments_are_described_one_by_one():

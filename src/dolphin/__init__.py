@@ -60,7 +60,7 @@ from dolphin.provenance import (
 from dolphin.quantifiers import count, exists, forall, maximum, minimum, total
 from dolphin.settings import settings
 from dolphin.symbolic.chance import Weighted, weighted
-from dolphin.symbolic.purity import pure
+from dolphin.symbolic.identity.purity import pure
 
 __version__ = "0.1.0"
 

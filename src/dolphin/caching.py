@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import all_caches
-from dolphin.symbolic.identity import NotRemembered, not_remembered
+from dolphin.symbolic.identity.functions import NotRemembered, not_remembered
 from dolphin.symbolic.plans import caches
 
 

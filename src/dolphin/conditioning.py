@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar, overload
 
 from torch import Tensor
 
@@ -18,6 +18,7 @@ from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Tagged, operand, operands
+from dolphin.reading import Targets
 
 S = TypeVar("S")
 
@@ -66,8 +67,12 @@ def normalized(distribution: Distribution[S]) -> Distribution[S]:
     return distribution_of(normalised(operand("normalized", distribution)))
 
 
+@overload
+def expected(distribution: Distribution[SupportsFloat]) -> Tensor: ...
+@overload
+def expected(distribution: Distribution[S], value: Callable[[S], SupportsFloat]) -> Tensor: ...
 @eager
-def expected(distribution: Distribution[S], value: Callable[[S], float] | None = None) -> Tensor:
+def expected(distribution: Distribution[Any], value: Callable[[Any], Any] | None = None) -> Tensor:
     """Σ P(symbol) · value(symbol) for each row, (B,), differentiable.
 
     Probabilities that add up to less than 1 are not rescaled; for a mean over the symbols of the
@@ -105,7 +110,7 @@ def entropy(distribution: Distribution[Any]) -> Tensor:
 def posterior(
     inputs: Sequence[Distribution[Any]],
     result: Distribution[Any],
-    targets: Sequence[Any] | Tensor,
+    targets: Targets,
 ) -> list[Tensor]:
     """For each input, the probabilities (B, N) of its symbols, given that the result is the target.
 
@@ -130,7 +135,7 @@ def posterior(
 def most_likely(
     inputs: Sequence[Distribution[Any]],
     result: Distribution[Any],
-    targets: Sequence[Any] | Tensor,
+    targets: Targets,
 ) -> list[tuple[Any, ...] | None]:
     """For each row, the likeliest choice of the inputs' symbols that makes the result the target.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from dolphin.display.showing import (
     row_numbers,
     shown_rows,
 )
-from dolphin.errors import InputError, listing, shorten
+from dolphin.errors import InputError, listing, shorten, told
 from dolphin.execution.eager import eager
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged, operands
@@ -31,8 +31,8 @@ from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.surroundings import numbers_are_read
 from dolphin.symbolic.symbols import Symbols
 
-S = TypeVar("S")
-S_co = TypeVar("S_co", covariant=True)
+S = TypeVar("S", bound=Hashable)
+S_co = TypeVar("S_co", bound=Hashable, covariant=True)
 _SHOWN_ROWS = 3  # rows in a notebook
 
 
@@ -359,7 +359,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
             raise InputError(
                 f"to: device must be a torch.device or its name, got {shorten(device)}."
             ) from error
-        return self._moved(lambda numbers: numbers.to(target))
+        try:
+            return self._moved(lambda numbers: numbers.to(target))
+        except (AssertionError, NotImplementedError, RuntimeError) as error:  # there is none here
+            raise InputError(f"to: can't move to {target}: {told(error)}.") from error
 
     @eager
     def detach(self) -> Distribution[S_co]:
@@ -376,7 +379,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
         d = self._tagged
         if d.tags is None:
             return self
-        return Distribution._of(d.replaced(d.domain, d.provenance.moved(d.tags, move)))
+        return Distribution._of(d.with_tags(d.provenance.moved(d.tags, move)))
 
 
 distribution_of: Callable[[Tagged], Distribution[Any]] = Distribution._of

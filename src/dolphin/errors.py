@@ -45,7 +45,7 @@ def told(error: BaseException) -> str:
     >>> told(ValueError("Too large."))
     'ValueError: Too large'
     """
-    return f"{type(error).__name__}: {error}".removesuffix(".")
+    return f"{type(error).__name__}: {error}".removesuffix(".").removesuffix(": ")
 
 
 def shorten(value: object, limit: int = 80) -> str:

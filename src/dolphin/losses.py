@@ -10,6 +10,7 @@ faster. `satisfaction` is for statements without a target: how true they are in 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +29,11 @@ from dolphin.execution.tagged import Tagged, operand
 from dolphin.inputs.arguments import option
 from dolphin.inputs.checks import check_values
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, log_of_others, log_of_rest
 from dolphin.reading import (
     LOG_OF_ZERO,
     Match,
+    Targets,
     columns,
     log_prob_of,
     log_prob_of_any,
@@ -51,7 +53,7 @@ Weight = Tensor | Sequence[float] | Mapping[Any, float]
 @profiled("nll_loss", tags=True)
 def nll_loss(
     distribution: Distribution[Any],
-    targets: Sequence[Any] | Tensor,
+    targets: Targets,
     match: Match | None = None,
     *,
     weight: Weight | None = None,
@@ -92,7 +94,7 @@ def nll_loss(
 @profiled("bce_loss", tags=True)
 def bce_loss(
     distribution: Distribution[Any],
-    targets: Sequence[Any] | Tensor,
+    targets: Targets,
     match: Match | None = None,
     *,
     weight: Weight | None = None,
@@ -118,6 +120,8 @@ def bce_loss(
     if d.width == 0:
         return rows.reduced(-_reachable(d, "bce_loss", rows.targets, match))
     logs, rest = (d.in_rows(numbers) for numbers in d.provenance.logs_and_rest(tags))
+    if d.normalised and d.exclusive and d.provenance.numeric:
+        rest = log_of_others(logs, 1, functools.partial(log_of_rest, dtype=logs.dtype))
     if hits is not None and len(np.unique(hits[0])) == len(hits[0]):  # at most one in each row
         places = np.full((d.batch, 1), -1, dtype=np.int64)
         places[hits[0], 0] = hits[1]
@@ -151,7 +155,9 @@ class _Rows:
         option(operation, "reduction", reduction, ("mean", "sum", "none"))
         read = read_targets(operation, targets, d.batch)
         weights = _weights(operation, weight, read)
-        if isinstance(ignore, (Tensor, np.ndarray, Distribution)):
+        if weights is not None and weights.is_meta and d.info().device.type != "meta":
+            raise InputError(f"{operation}: weight is on the meta device, which has no numbers.")
+        if isinstance(ignore, (Tensor, np.ndarray, Distribution, list, dict, set)):
             raise InputError(f"{operation}: ignore must be a symbol, got {shorten(ignore)}.")
         if ignore is not None:
             counts = torch.tensor([target != ignore for target in read], dtype=torch.float64)
@@ -179,9 +185,9 @@ class _Rows:
 def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> Tensor | None:
     if weight is None:
         return None
-    if isinstance(weight, Mapping):
-        return torch.tensor([float(weight.get(target, 1.0)) for target in targets])
     try:
+        if isinstance(weight, Mapping):
+            weight = [float(weight.get(target, 1.0)) for target in targets]
         numbers = torch.as_tensor(weight)
     except (TypeError, ValueError, RuntimeError):
         numbers = None
@@ -189,6 +195,11 @@ def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> T
         raise InputError(
             f"{operation}: weight must be {len(targets)} numbers, one per row, or a dictionary "
             f"from targets to numbers, got {shorten(weight)}."
+        )
+    if reading_is_free(numbers) and not bool(((numbers >= 0) & (numbers < math.inf)).all()):
+        raise InputError(
+            f"{operation}: weight must be numbers from 0 upwards, got {shorten(weight)}: a mean "
+            "with negative or infinite weights has no meaning."
         )
     return numbers if numbers.is_floating_point() else numbers.to(torch.get_default_dtype())
 

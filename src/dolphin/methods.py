@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsFloat, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from dolphin.answers.events import (
+    Added,
+    Comparable,
+    Ordered,
     all_hold,
     how_many_hold,
     largest_of,
@@ -21,31 +24,30 @@ from dolphin.answers.evidence import normalised
 from dolphin.answers.moments import entropy_of, expectation
 from dolphin.display.proofs import Proof, Proofs, proofs_of
 from dolphin.display.showing import RAISE, likeliest_symbols, pairs, row_number, row_numbers
-from dolphin.execution.batching import negated, read_rows, sampled
+from dolphin.execution.batching.operations import negated, read_rows, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.run import applied, applied_if, filtered, united
 from dolphin.execution.selecting import Mask
 from dolphin.execution.tagged import Function, Holder, operand
 from dolphin.inputs.arguments import count
-from dolphin.inputs.checks import asked_symbols
-from dolphin.reading import Match, prob_of, read
+from dolphin.inputs.checks import closed_world
+from dolphin.reading import Match, Targets, prob_of, read
 from dolphin.symbolic.chance import Outcome
 from dolphin.symbolic.surroundings import numbers_are_read
 
 if TYPE_CHECKING:
     from dolphin.distribution import Distribution
 
-S_co = TypeVar("S_co", covariant=True)
+S_co = TypeVar("S_co", bound=Hashable, covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
-K = TypeVar("K")
-R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R", bound=Hashable)
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 class Methods(Holder, Generic[S_co]):
@@ -135,7 +137,7 @@ class Methods(Holder, Generic[S_co]):
     @eager
     def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
         """The probability that each symbol does *not* hold: see `dolphin.negate`."""
-        world = None if among is None else asked_symbols("negate", among)
+        world = None if among is None else closed_world("negate", among)
         return self._of(negated(operand("negate", self), world))
 
     @eager
@@ -201,13 +203,13 @@ class Methods(Holder, Generic[S_co]):
 
     # fmt: off
     @overload
-    def total(self, value: None = None, *, by: None = None, cache: bool = True) -> Distribution[S_co]: ...  # noqa: E501
+    def total(self: Methods[Added], value: None = None, *, by: None = None, cache: bool = True) -> Distribution[Added]: ...  # noqa: E501
     @overload
-    def total(self, value: None = None, *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, S_co]]: ...  # noqa: E501
+    def total(self: Methods[Added], value: None = None, *, by: Callable[[Added], K], cache: bool = True) -> Distribution[tuple[K, Added]]: ...  # noqa: E501
     @overload
-    def total(self, value: Callable[[S_co], V], *, by: None = None, cache: bool = True) -> Distribution[V]: ...  # noqa: E501
+    def total(self, value: Callable[[S_co], Added], *, by: None = None, cache: bool = True) -> Distribution[Added]: ...  # noqa: E501
     @overload
-    def total(self, value: Callable[[S_co], V], *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, V]]: ...  # noqa: E501
+    def total(self, value: Callable[[S_co], Added], *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, Added]]: ...  # noqa: E501
     # fmt: on
     @eager
     def total(
@@ -222,9 +224,13 @@ class Methods(Holder, Generic[S_co]):
 
     # fmt: off
     @overload
-    def maximum(self, key: Callable[[S_co], Any] | None = None, *, by: None = None, cache: bool = True) -> Distribution[S_co | None]: ...  # noqa: E501
+    def maximum(self: Methods[Ordered], key: None = None, *, by: None = None, cache: bool = True) -> Distribution[Ordered | None]: ...  # noqa: E501
     @overload
-    def maximum(self, key: Callable[[S_co], Any] | None = None, *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, S_co | None]]: ...  # noqa: E501
+    def maximum(self: Methods[Ordered], key: None = None, *, by: Callable[[Ordered], K], cache: bool = True) -> Distribution[tuple[K, Ordered | None]]: ...  # noqa: E501
+    @overload
+    def maximum(self, key: Callable[[S_co], Comparable], *, by: None = None, cache: bool = True) -> Distribution[S_co | None]: ...  # noqa: E501
+    @overload
+    def maximum(self, key: Callable[[S_co], Comparable], *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, S_co | None]]: ...  # noqa: E501
     # fmt: on
     @eager
     def maximum(
@@ -239,9 +245,13 @@ class Methods(Holder, Generic[S_co]):
 
     # fmt: off
     @overload
-    def minimum(self, key: Callable[[S_co], Any] | None = None, *, by: None = None, cache: bool = True) -> Distribution[S_co | None]: ...  # noqa: E501
+    def minimum(self: Methods[Ordered], key: None = None, *, by: None = None, cache: bool = True) -> Distribution[Ordered | None]: ...  # noqa: E501
     @overload
-    def minimum(self, key: Callable[[S_co], Any] | None = None, *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, S_co | None]]: ...  # noqa: E501
+    def minimum(self: Methods[Ordered], key: None = None, *, by: Callable[[Ordered], K], cache: bool = True) -> Distribution[tuple[K, Ordered | None]]: ...  # noqa: E501
+    @overload
+    def minimum(self, key: Callable[[S_co], Comparable], *, by: None = None, cache: bool = True) -> Distribution[S_co | None]: ...  # noqa: E501
+    @overload
+    def minimum(self, key: Callable[[S_co], Comparable], *, by: Callable[[S_co], K], cache: bool = True) -> Distribution[tuple[K, S_co | None]]: ...  # noqa: E501
     # fmt: on
     @eager
     def minimum(
@@ -259,8 +269,12 @@ class Methods(Holder, Generic[S_co]):
         """Probabilities divided by their sum, row by row: see `dolphin.normalized`."""
         return self._of(normalised(operand("normalized", self)))
 
+    @overload
+    def expected(self: Methods[SupportsFloat]) -> Tensor: ...
+    @overload
+    def expected(self, value: Callable[[S_co], SupportsFloat]) -> Tensor: ...
     @eager
-    def expected(self, value: Callable[[S_co], float] | None = None) -> Tensor:
+    def expected(self, value: Callable[[Any], Any] | None = None) -> Tensor:
         """Σ P(symbol) · value(symbol) for each row, (B,): see `dolphin.expected`."""
         return expectation(operand("expected", self), value)
 
@@ -302,7 +316,7 @@ class Methods(Holder, Generic[S_co]):
 
     @eager
     @profiled("prob_of", tags=True)
-    def prob_of(self, targets: Sequence[Any] | Tensor, match: Match | None = None) -> Tensor:
+    def prob_of(self, targets: Targets, match: Match | None = None) -> Tensor:
         """The probability (B,) of each row's target, differentiable; 0 if the row can't reach it.
 
         `match(symbol, target)` decides what counts, for example `math.isclose`; the tags of all

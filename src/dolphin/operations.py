@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.execution.batching import negated, sampled
+from dolphin.execution.batching.operations import negated, sampled
 from dolphin.execution.eager import eager
 from dolphin.execution.profiling import profiled
 from dolphin.execution.run import applied, applied_if, filtered, united
 from dolphin.execution.selecting import Mask, among
 from dolphin.execution.tagged import Function, operand
-from dolphin.inputs.checks import asked_symbols
+from dolphin.inputs.checks import asked_symbols, closed_world
 from dolphin.reading import read
 from dolphin.symbolic.chance import Outcome
 
@@ -25,7 +25,7 @@ C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
 F = TypeVar("F")
-R = TypeVar("R")
+R = TypeVar("R", bound=Hashable)
 S = TypeVar("S")
 
 
@@ -182,7 +182,7 @@ def negate(distribution: Distribution[Any], among: Iterable[Any] | None = None) 
     >>> dl.negate(d, among="bc").row(0)
     [('b', 0.2), ('c', 1.0)]
     """
-    world = None if among is None else asked_symbols("negate", among)
+    world = None if among is None else closed_world("negate", among)
     return distribution_of(negated(operand("negate", distribution), world))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # Their operators are overloaded, and of an overloaded method a protocol sees the first version.
     Overloaded = tuple[Any, ...] | date | timedelta | Fraction | np.generic
 
-S_co = TypeVar("S_co", covariant=True)
+S_co = TypeVar("S_co", bound=Hashable, covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -105,6 +105,10 @@ class _RXor(Protocol[T_contra, R_co]):
 
 class _Neg(Protocol[R_co]):
     def __neg__(self) -> R_co: ...
+
+
+class _Invert(Protocol[R_co]):
+    def __invert__(self) -> R_co: ...
 
 
 class Operators(Methods[S_co]):
@@ -361,7 +365,7 @@ class Operators(Methods[S_co]):
     def __ne__(self, other: Any) -> Distribution[bool]:  # type: ignore[override]
         return self._binary(operator.ne, other)
 
-    def __invert__(self) -> Distribution[S_co]:
+    def __invert__(self: Operators[_Invert[Any]]) -> Distribution[S_co]:
         return self.map(_invert)
 
     __hash__ = object.__hash__

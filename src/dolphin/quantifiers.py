@@ -11,10 +11,13 @@ the result of `apply` on exclusive operands). docs/questions.md says what each p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, overload
 
 from dolphin.answers.events import (
+    Added,
+    Comparable,
+    Ordered,
     all_hold,
     how_many_hold,
     largest_of,
@@ -27,8 +30,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.tagged import operand
 
 S = TypeVar("S")
-K = TypeVar("K")
-V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 
 
 # fmt: off
@@ -129,13 +131,13 @@ def count(
 
 # fmt: off
 @overload
-def total(distribution: Distribution[S], value: None = None, *, by: None = None, cache: bool = True) -> Distribution[S]: ...  # noqa: E501
+def total(distribution: Distribution[Added], value: None = None, *, by: None = None, cache: bool = True) -> Distribution[Added]: ...  # noqa: E501
 @overload
-def total(distribution: Distribution[S], value: None = None, *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S]]: ...  # noqa: E501
+def total(distribution: Distribution[Added], value: None = None, *, by: Callable[[Added], K], cache: bool = True) -> Distribution[tuple[K, Added]]: ...  # noqa: E501
 @overload
-def total(distribution: Distribution[S], value: Callable[[S], V], *, by: None = None, cache: bool = True) -> Distribution[V]: ...  # noqa: E501
+def total(distribution: Distribution[S], value: Callable[[S], Added], *, by: None = None, cache: bool = True) -> Distribution[Added]: ...  # noqa: E501
 @overload
-def total(distribution: Distribution[S], value: Callable[[S], V], *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, V]]: ...  # noqa: E501
+def total(distribution: Distribution[S], value: Callable[[S], Added], *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, Added]]: ...  # noqa: E501
 # fmt: on
 @eager
 def total(
@@ -169,9 +171,13 @@ def total(
 
 # fmt: off
 @overload
-def maximum(distribution: Distribution[S], key: Callable[[S], Any] | None = None, *, by: None = None, cache: bool = True) -> Distribution[S | None]: ...  # noqa: E501
+def maximum(distribution: Distribution[Ordered], key: None = None, *, by: None = None, cache: bool = True) -> Distribution[Ordered | None]: ...  # noqa: E501
 @overload
-def maximum(distribution: Distribution[S], key: Callable[[S], Any] | None = None, *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S | None]]: ...  # noqa: E501
+def maximum(distribution: Distribution[Ordered], key: None = None, *, by: Callable[[Ordered], K], cache: bool = True) -> Distribution[tuple[K, Ordered | None]]: ...  # noqa: E501
+@overload
+def maximum(distribution: Distribution[S], key: Callable[[S], Comparable], *, by: None = None, cache: bool = True) -> Distribution[S | None]: ...  # noqa: E501
+@overload
+def maximum(distribution: Distribution[S], key: Callable[[S], Comparable], *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S | None]]: ...  # noqa: E501
 # fmt: on
 @eager
 def maximum(
@@ -203,9 +209,13 @@ def maximum(
 
 # fmt: off
 @overload
-def minimum(distribution: Distribution[S], key: Callable[[S], Any] | None = None, *, by: None = None, cache: bool = True) -> Distribution[S | None]: ...  # noqa: E501
+def minimum(distribution: Distribution[Ordered], key: None = None, *, by: None = None, cache: bool = True) -> Distribution[Ordered | None]: ...  # noqa: E501
 @overload
-def minimum(distribution: Distribution[S], key: Callable[[S], Any] | None = None, *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S | None]]: ...  # noqa: E501
+def minimum(distribution: Distribution[Ordered], key: None = None, *, by: Callable[[Ordered], K], cache: bool = True) -> Distribution[tuple[K, Ordered | None]]: ...  # noqa: E501
+@overload
+def minimum(distribution: Distribution[S], key: Callable[[S], Comparable], *, by: None = None, cache: bool = True) -> Distribution[S | None]: ...  # noqa: E501
+@overload
+def minimum(distribution: Distribution[S], key: Callable[[S], Comparable], *, by: Callable[[S], K], cache: bool = True) -> Distribution[tuple[K, S | None]]: ...  # noqa: E501
 # fmt: on
 @eager
 def minimum(

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import FunctionError, InputError, MismatchError, shorten
-from dolphin.execution.batching import read_rows
+from dolphin.errors import FunctionError, InputError, MismatchError, shorten, told
+from dolphin.execution.batching.operations import read_rows
+from dolphin.execution.batching.pending import Pending
 from dolphin.execution.indices import Index, lists_of, to_device
 from dolphin.execution.kept import kept_index
-from dolphin.execution.pending import Pending
 from dolphin.execution.selecting import places_of
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs.checks import asked_symbols
@@ -169,6 +169,10 @@ def target_places(d: Tagged, targets: Sequence[Any]) -> np.ndarray:
     return np.where(hits.any(1), hits.argmax(1), -1)
 
 
+Targets = Sequence[Any] | Tensor | np.ndarray
+"""One target per row."""
+
+
 def read_targets(operation: str, targets: Any, batch: int) -> list[Any]:
     """One target per row, checked."""
     if isinstance(targets, (Tensor, np.ndarray)):
@@ -254,7 +258,8 @@ def _matching_in_one_go(
         hits = list(map(match, symbols, map(targets.__getitem__, row.tolist())))
     except Exception:
         return None
-    if not {bool, np.bool_}.issuperset(map(type, hits)):
+    # `map` takes a StopIteration that `match` raises for its end.
+    if len(hits) < len(row) or not {bool, np.bool_}.issuperset(map(type, hits)):
         return None
     hit = np.array(hits, dtype=bool)
     return row[hit], place[hit]
@@ -272,7 +277,7 @@ def _matching_one_by_one(
                 hit = match(symbol, target)
             except Exception as error:
                 raise FunctionError(
-                    f"{operation}: match raised {type(error).__name__}: {error}, called with the "
+                    f"{operation}: match raised {told(error)}, called with the "
                     f"symbol {shorten(symbol)} and the target {shorten(target)} of row {row}."
                 ) from error
             if type(hit) is not bool and type(hit) is not np.bool_:

@@ -75,6 +75,10 @@ CASES = [
 ALSO_ONNX = {("times", "damp"), ("three", "viterbi"), ("steps", "dtkp-am")}
 
 
+# An ONNX model computes these by a sum or a difference that is rounded.
+INEXACT_IN_ONNX = {torch.ops.aten.log1p.default, torch.ops.aten.expm1.default}
+
+
 def numbers(symbols, exclusive, rows, seed=0):
     generator = torch.Generator().manual_seed(seed + rows)
     each = [torch.rand(rows, len(own), generator=generator) for own in symbols]
@@ -95,6 +99,7 @@ def exported(name, algebra):
 def test_one_export_serves_all_batches(name, algebra):
     _, symbols, exclusive = PROGRAMS[name]
     traced, whole = exported(name, algebra)
+    assert not {node.target for node in whole.graph.nodes} & INEXACT_IN_ONNX
     ways = [(saved_and_loaded(whole) if algebra == "exact" else whole).module()]
     if (name, algebra) in ALSO_ONNX and find_spec("onnxscript") and find_spec("onnxruntime"):
         ways.append(as_onnx(whole))

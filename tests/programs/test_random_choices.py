@@ -169,7 +169,7 @@ def same(case: Case, provenance, **options) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_programs_under_damp(part):
-    for seed in range(250 * part, 250 * part + 250):
+    for seed in range(150 * part, 150 * part + 150):
         same(Case(seed, subs=False), "damp")
 
 

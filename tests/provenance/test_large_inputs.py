@@ -10,6 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dolphin as dl
 from dolphin.provenance import DAMP, Exact, TopKProofs
+from dolphin.provenance.facts import each_alone
+from dolphin.provenance.topk import encoding
+from dolphin.provenance.topk.encoding import code_of
 
 SIZE = 3000
 FACTS = tuple((n // 3, (n // 3 + 1 + n % 3) % (SIZE // 3)) for n in range(SIZE))
@@ -157,6 +160,20 @@ def test_too_many_proofs_are_refused_before_they_are_made():
     kb = base(torch.full((1, size), 0.5), facts, TopKProofs(k=3))
     with pytest.raises(dl.SizeError, match="Start from the queries"):
         dl.union(kb, dl.Distribution.certain((0, 5)))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("count", [519, 567, 568, 1000, 1023])
+def test_independent_facts_share_the_code_of_more_of_them(count, signed, monkeypatch):
+    code, longer = (code_of(each_alone(n), signed) for n in (count, 1024))
+    assert code.groups[0] is longer.groups[0]
+    monkeypatch.setattr(encoding, "_MOST_KEPT", 0)
+    anew = encoding._make_code(each_alone(count), signed)
+    names = ("groups", "words", "used", "columns", "all_binary", "single_digits", "plain")
+    for name in (*names, "word_masks"):
+        assert getattr(code, name) == getattr(anew, name), name
+    for one, other in zip(code.arrays, anew.arrays, strict=True):
+        assert one.tolist() == other.tolist()
 
 
 class _Largest(TorchDispatchMode):

@@ -108,4 +108,5 @@ def test_the_interval_holds_the_exact_probability():
 def test_the_page_mentions_every_provenance():
     page = (ROOT / "docs/provenances.md").read_text(encoding="utf-8")
     for name in NAMES:
-        assert page.count(f"`{name}`") >= 2, name
+        missing = f"`{name}` needs a row in both tables of docs/provenances.md"
+        assert page.count(f"`{name}`") >= 2, missing

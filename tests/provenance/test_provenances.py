@@ -171,7 +171,7 @@ def test_exact_at_zeros_ones_and_ties(program, provenance):
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_bounds_of_top_k(program):
-    """For k = 1 .. 8: add-mult over k proofs ≥ their exact count ≤ the exact probability.
+    """For some k: add-mult over k proofs ≥ their exact count ≤ the exact probability.
 
     The second holds without negation: what is dropped under a negation makes it larger.
     """
@@ -180,7 +180,7 @@ def test_bounds_of_top_k(program):
     if not symbols:
         return
     exact = outcome(program, probs, Exact(), "shared", symbols)
-    for k in range(1, 9):
+    for k in (1, 2, 3, 5, 8):
         added = outcome(program, probs, TopKProofs(k), "shared", symbols)
         counted = outcome(program, probs, TopKProofs(k, wmc="exact"), "shared", symbols)
         assert (added >= counted - 1e-12).all()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 
 from dolphin_tasks.pathfinder import data, generator, truth
 from dolphin_tasks.pathfinder.task import PathfinderConfig, PathfinderTask
 
+plan = functools.cache(generator.generate)
+
 
 def make_plans(design, count, seed=0):
-    plans = [generator.generate(design, seed, index) for index in range(count)]
+    plans = [plan(design, seed, index) for index in range(count)]
     return data.Plans(
-        torch.from_numpy(np.stack([plan.contours for plan in plans])),
-        torch.from_numpy(np.stack([plan.distractors for plan in plans])),
-        torch.tensor([plan.first for plan in plans]),
-        torch.tensor([plan.label for plan in plans]),
+        torch.from_numpy(np.stack([each.contours for each in plans])),
+        torch.from_numpy(np.stack([each.distractors for each in plans])),
+        torch.tensor([each.first for each in plans]),
+        torch.tensor([each.label for each in plans]),
     )
 
 

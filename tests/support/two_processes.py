@@ -1,7 +1,6 @@
 """Code that runs in two processes, which are told of each other as torchrun tells them.
 
-Nothing here can hang: processes that take too long are ended. Where even plain torch can't train
-in two processes, the test is skipped with what torch says.
+Where even plain torch can't train in two processes, the test is skipped with what torch says.
 """
 
 from __future__ import annotations
@@ -10,19 +9,17 @@ import functools
 import importlib.util
 import os
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-SECONDS = 100
+from python_process import Ended, run_together
+
 SUPPORT = Path(__file__).parent
 SOURCES = SUPPORT.parents[1] / "src"
 
@@ -41,21 +38,13 @@ def run_in_two_processes(*command: str | Path) -> str:
     return "".join(one.output for one in both)
 
 
-class Ended(NamedTuple):
-    """How a process has ended, and what it wrote."""
-
-    code: int
-    output: str
-    errors: str
-
-
 def check(both: list[Ended]) -> None:
     """Both have done their work, or the test is skipped where plain torch can't do any."""
     if any(one.code for one in both):
         reason = _why_torch_itself_fails()
         if reason:
             pytest.skip(f"torch.distributed doesn't work on this machine: {reason}")
-    assert [one.code for one in both] == [0, 0], [one.errors for one in both]
+    assert [one.code for one in both] == [0, 0], both
 
 
 @functools.cache
@@ -77,53 +66,14 @@ def launch(*command: str | Path) -> list[Ended]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
-        "OMP_NUM_THREADS": "1",
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
         # They meet on this machine, whatever its name stands for in a network.
         "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
     }
-    # Files, not pipes: whoever outlives its parent keeps a pipe open, and its reader waiting.
-    with (
-        TemporaryFile("w+") as output, TemporaryFile("w+") as errors,
-        TemporaryFile("w+") as other_output, TemporaryFile("w+") as other_errors,
-    ):  # fmt: skip
-        files = [(output, errors), (other_output, other_errors)]
-        processes = [
-            _start(command, {**environment, "RANK": rank, "LOCAL_RANK": rank}, *own)
-            for rank, own in zip("01", files, strict=True)
-        ]
-        deadline = time.monotonic() + SECONDS
-        try:
-            for process in processes:
-                process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            errors.write(f"\nnot finished after {SECONDS} seconds")
-        finally:
-            for process in processes:
-                process.kill()
-        return [
-            Ended(process.wait(), *map(_written, own))
-            for process, own in zip(processes, files, strict=True)
-        ]
-
-
-def _start(
-    command: tuple[str | Path, ...], environment: Mapping[str, str], output: IO, errors: IO
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-    )
-
-
-def _written(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read()
+    ranks = [{**environment, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    return run_together([command] * 2, ranks)
 
 
 def _free_port() -> int:

@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from dolphin.symbolic import codec_state
+from dolphin.symbolic.identity import codec_state
 
 
 @pytest.fixture(autouse=True)

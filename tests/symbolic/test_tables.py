@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds
-from dolphin.symbolic.kinds import canonical, kind
+from dolphin.symbolic.kinds import NAN, canonical, kind
 from dolphin.symbolic.tables import SymbolTable
 
 Point = namedtuple("Point", ["x", "y"])
@@ -81,4 +81,14 @@ def test_kinds_of_flat_symbols() -> None:
     first, again, *others = kinds.of(symbols).tolist()
     assert first == again == others[3]
     assert len({first, *others}) == len(others)
-    assert kinds.of([nan, (1, nan), ((1,),), Point(1, 2), np.int64(1)]).tolist() == [NOT_FLAT] * 5
+    assert kinds.of([((1,),), Point(1, 2), np.int64(1)]).tolist() == [NOT_FLAT] * 3
+
+
+def test_symbols_with_nan_are_flat_and_made_canonical() -> None:
+    symbols = [float("nan"), 2.5, (1, float("nan"), -0.0), (1, 2.5, -0.0), (1, 2.5, 0.0)]
+    one, other, nan_first, number_first, unsigned = FlatKinds().of(symbols).tolist()
+    assert NOT_FLAT not in {one, nan_first}
+    assert (one, nan_first) == (other, number_first)
+    assert nan_first != unsigned
+    assert symbols[0] is NAN
+    assert symbols[2][1] is NAN

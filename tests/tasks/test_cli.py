@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
+import runpy
 import sys
 
 import pytest
@@ -222,12 +222,12 @@ def test_numbers_that_cannot_be_meant(capsys):
     assert capsys.readouterr().err == "dolphin: --k must be greater than 0, got 0.\n"
 
 
-def test_python_m_dolphin():
-    done = subprocess.run(
-        [sys.executable, "-m", "dolphin", "trian"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("dolphin: there is no command 'trian'.")
+def test_python_m_dolphin(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["dolphin", "trian"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("dolphin", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("dolphin: there is no command 'trian'.")
 
 
 def test_somebody_without_a_home(monkeypatch):

@@ -253,7 +253,8 @@ def loaded(chains):
 def test_given_relations_every_answer_is_derivable():
     stories = loaded(3).test.stories + loaded(4).test.stories
     short = [story for story in stories if story.told.length < 5][::3]
-    long = [story for story in stories if story.told.length >= 5][::130]  # a second each
+    longer = [story for story in stories if story.told.length >= 5][::130]
+    long = list({story.told.length: story for story in longer}.values())  # half a second each
     assert {story.told.length for story in long} == set(range(5, 11))
     test = short + long
     answers = graph_only.answer_given(short) + graph_only.answer_given(long)

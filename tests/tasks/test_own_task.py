@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -18,6 +17,7 @@ pytest.importorskip("matplotlib")
 from dolphin_tasks import catalogue
 from dolphin_tasks.cli import main
 from dolphin_tasks.training.config import OptionError
+from python_process import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-task.md"
 OPTIONS = ["--epochs", "2", "--batch", "50", "--lr", "0.02", "--threads", "1", "--device", "cpu"]
@@ -109,8 +109,6 @@ def test_a_script_without_a_guard_that_needs_processes(tmp_path):
         "except DolphinError as error:\n"
         "    raise SystemExit(str(error))\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=200
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "__main__" in done.stderr
+    ended = run(script)
+    assert ended.code == 1
+    assert ended.errors.count("\n") == 1 and "__main__" in ended.errors

@@ -27,6 +27,7 @@ from dolphin_tasks.pathfinder import (
 from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.training.noise import Noise
 from pathfinder_cases import make_plans, make_task, perfect
+from python_process import CONTEXT
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -207,6 +208,7 @@ def test_plans_are_cached_in_pieces(tmp_path, monkeypatch):
 
 def test_plans_are_the_same_from_several_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "SHARD", 2)
+    monkeypatch.setattr(data, "get_context", lambda method: CONTEXT)
     design = generator.design(32, 6)
     several = data.load_plans(design, 2, 6, tmp_path / "a", workers=2)
     assert torch.equal(several.contours, make_plans(design, 6, seed=2).contours)

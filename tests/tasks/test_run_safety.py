@@ -29,6 +29,7 @@ from dolphin_tasks.mnist import read_folder
 from dolphin_tasks.mugen.annotations import read_split
 from dolphin_tasks.training import checkpoint, plots
 from dolphin_tasks.training.lock import LOCK_NAME, FolderLock
+from python_process import SECONDS, start
 from tiny_cli import blots
 
 CLI = str(Path(__file__).parents[1] / "support" / "tiny_cli.py")
@@ -231,13 +232,11 @@ def test_errors_of_the_writer_are_not_renamed(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_nobody_can_store():
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, CLI, "tasks"], stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr == b"dolphin: No space left on device.\n"
+def test_output_that_nobody_can_store(tmp_path):
+    process = start([CLI, "tasks"], Path("/dev/full"), tmp_path / "errors")
+    process.join(SECONDS)
+    assert process.exitcode == 2
+    assert (tmp_path / "errors").read_text() == "dolphin: No space left on device.\n"
 
 
 # -- damaged run folders ---------------------------------------------------------------------------

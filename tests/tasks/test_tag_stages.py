@@ -7,11 +7,13 @@ are dispatched are looked at one by one.
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dolphin.execution import renewing
+import dolphin as dl
+from dolphin.execution.recursion import renewing
 from shared_programs import PROVENANCES, SMALL
 
 READS = {"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"}
@@ -86,3 +88,21 @@ def test_rounds_are_not_compared(monkeypatch):
     for _ in range(3):
         run(shared, "dtkp-am", 4)
     assert not run(shared, "dtkp-am", 4).waits
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_functions_of_programs_are_remembered(name):
+    shared = SMALL[name]()
+    shared.run(shared.numbers(2), "damp")
+    with dl.profile() as seen:
+        shared.run(shared.numbers(2), "damp")
+    assert seen.total.function_calls == 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_programs_can_be_traced(name):
+    """And so be exported: they create no input of their own, and read no numbers."""
+    shared = SMALL[name]()
+    given = shared.numbers(3)
+    traced, result = shared.trace("damp"), shared.run(given, "damp")
+    torch.testing.assert_close(traced(*given), result.log_probs(traced.symbols))

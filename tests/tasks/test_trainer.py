@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.evaluation import Evaluation, near_tie
 from dolphin_tasks.training.loop import Trainer
 from dolphin_tasks.training.noise import Noise, RowDropout, set_noise, use_row_dropout
+from python_process import start
 from tiny_cli import blots
 
 CLI = str(Path(__file__).parents[1] / "support" / "tiny_cli.py")
@@ -144,20 +143,17 @@ def test_resumed_run_is_the_same_bit_for_bit(whole, tmp_path, monkeypatch, steps
 def test_killed_run_resumes_from_its_last_epoch(whole, tmp_path):
     out = tmp_path / "run"
     options = [*TINY, "--epochs", "40", "--schedule", "constant", "--out", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, CLI, "train", "sum", *options],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    errors = tmp_path / "errors"
+    process = start([CLI, "train", "sum", *options], tmp_path / "output", errors)
     deadline = time.monotonic() + 120
     try:
         while not (out / "checkpoint.pt").exists():
-            assert process.poll() is None, process.stderr.read()
+            assert process.is_alive(), errors.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
         process.kill()
-        process.communicate()
+        process.join()
     reached = checkpoint.load(out / "checkpoint.pt", "sum")["progress"]["epoch"]
     assert 1 <= reached < 40
     epochs = ["--epochs", str(reached + 1)]

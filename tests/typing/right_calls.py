@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, timedelta
+from enum import Enum
 from fractions import Fraction
 from typing import Any, assert_type
 
@@ -11,6 +13,7 @@ import torch
 
 import dolphin as dl
 from dolphin import Distribution
+from dolphin.lm import LanguageModel, Other
 from dolphin.provenance import ProvenanceName, RegisteredName
 
 probs = torch.tensor([[0.5, 0.5]])
@@ -279,3 +282,65 @@ def untyped(d: Distribution[Any]) -> None:
     assert_type(2**d, Distribution[Any])
     assert_type(d < 3, Distribution[bool])
     assert_type(d.negate(), Distribution[Any])
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+@dataclass(frozen=True)
+class Edge:
+    start: int
+    end: int
+
+
+def edge_of(a: Edge, b: Edge) -> Edge:
+    return Edge(a.start, b.end)
+
+
+class Steps:
+    @dl.program
+    def first(self, d: Distribution[int]) -> int:
+        return dl.choose(d)
+
+
+edges = Distribution(probs, [Edge(0, 1), Edge(1, 2)], exclusive=False)
+lm = LanguageModel.from_package()
+
+
+# Symbols of classes of one's own.
+assert_type(edges, Distribution[Edge])
+assert_type(Distribution(probs, list(Colour)), Distribution[Colour])
+assert_type(Distribution(probs, ["a", None]), Distribution[str | None])
+assert_type(Distribution.certain(None), Distribution[None])
+assert_type(Distribution.from_rows([([Edge(0, 1)], [0.5])], exclusive=False), Distribution[Edge])
+assert_type(dl.apply(digits, digits, Edge), Distribution[Edge])
+assert_type(
+    dl.apply_if(edges, edges, edge_of, on=(lambda a: a.end, lambda b: b.start)), Distribution[Edge]
+)
+assert_type(edges.map(lambda e: e.start), Distribution[int])
+assert_type(letters.map({"a": 1}.get), Distribution[int | None])
+assert_type(digits.map([3, 4].__getitem__), Distribution[int])
+assert_type(dl.reduce(max, [digits, digits]), Distribution[int])
+assert_type(dl.union(digits, letters), Distribution[int | str])
+assert_type(dl.where(digits == 1, 1, "a"), Distribution[int | str])
+assert_type(dl.exists(edges, by=lambda e: e.start), Distribution[tuple[int, bool]])
+assert_type(dl.total(edges, lambda e: e.start, by=lambda e: e.end), Distribution[tuple[int, int]])
+assert_type(dl.total(halves), Distribution[Fraction])
+assert_type(dl.total(counts), Distribution[np.int64])
+assert_type(dl.maximum(edges, key=lambda e: (e.end, e.start)), Distribution[Edge | None])
+assert_type(dl.maximum(letters), Distribution[str | None])
+assert_type(dl.maximum(days), Distribution[date | None])
+assert_type(words.minimum(by=len), Distribution[tuple[int, tuple[int, int] | None]])
+assert_type((digits == 1).expected(), torch.Tensor)
+assert_type(halves.expected(), torch.Tensor)
+assert_type(counts.expected(), torch.Tensor)
+assert_type(edges.expected(lambda e: e.start), torch.Tensor)
+assert_type(~digits, Distribution[int])
+assert_type(Steps().first(digits), Distribution[int])
+assert_type(dl.nll_loss(digits, np.array([1])), torch.Tensor)
+assert_type(dl.posterior([digits], digits + 1, np.array([1])), list[torch.Tensor])
+assert_type(edges.top(1)[0][0][0].start, int)
+assert_type(lm.options("q", ["yes", "no"]), Distribution[str])
+assert_type(lm.answers(["q"], parse=int), Distribution[int | Other])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 import dolphin as dl
 from dolphin import Distribution
+from dolphin.lm import LanguageModel
 
 probs = torch.tensor([[0.5, 0.5]])
 digits = Distribution(probs, [0, 1])
@@ -23,6 +26,25 @@ def five(a: int, b: int, c: int, d: int, e: int) -> str:
 def less(x: int, y: int) -> bool:
     return x < y
 
+
+@dataclass(frozen=True)
+class Edge:
+    start: int
+    end: int
+
+
+def edge_of(a: Edge, b: Edge) -> Edge:
+    return Edge(a.start, b.end)
+
+
+class Steps:
+    @dl.program
+    def first(self, d: Distribution[int]) -> int:
+        return dl.choose(d)
+
+
+edges = Distribution(probs, [Edge(0, 1), Edge(1, 2)], exclusive=False)
+lm = LanguageModel.from_package()
 
 dl.apply(add, digits, digits)  # wrong
 dl.apply(digits, digits)  # wrong
@@ -233,3 +255,45 @@ dl.apply(five, digits, digits, digits, digits, digits)  # wrong
 dl.apply(digits, digits, digits, digits, digits, digits, digits, wher=[True])  # wrong
 dl.apply_if(digits, digits, digits, digits, digits, five, less)  # wrong
 dl.apply_if(digits, digits, digits, digits, digits, digits, digits, lambda *each: 1)  # wrong
+
+# Symbols that are not hashable, not numbers or without an order; what other symbols can't do.
+Distribution(probs, [[0], [1]])  # wrong
+Distribution.certain([3])  # wrong
+Distribution.certain_rows([["a"], ["b"]])  # wrong
+digits.map(lambda x: [x])  # wrong
+dl.apply(digits, digits, lambda x, y: {x, y})  # wrong
+dl.reduce(lambda x, y: [x, y], [digits, digits])  # wrong
+dl.network(torch.nn.Linear(2, 2), [[0], [1]])  # wrong
+digits.count(by=lambda x: [x])  # wrong
+dl.total(letters)  # wrong
+letters.total(by=ord)  # wrong
+dl.total(digits, lambda x: [x])  # wrong
+dl.maximum(edges)  # wrong
+edges.minimum(by=lambda e: e.start)  # wrong
+dl.maximum(edges, key=lambda e: e)  # wrong
+dl.expected(letters)  # wrong
+edges.expected()  # wrong
+letters.expected(str.upper)  # wrong
+~letters  # wrong
+edges + 1  # wrong
+shorter = edges < edges  # wrong
+edges.map(lambda e: e.begin)  # wrong
+edges.filter(lambda e: e.begin > 0)  # wrong
+dl.apply_if(edges, edges, edge_of, on=(lambda a: a.stop, lambda b: b.start))  # wrong
+dl.fixpoint(lambda d: d.map(str), digits)  # wrong
+Steps().first(letters)  # wrong
+Steps().first()  # wrong
+chosen: Distribution[str] = Steps().first(digits)  # wrong
+dl.exists(digits, lambda x: x.upper())  # wrong
+dl.where(letters, digits, digits)  # wrong
+dl.posterior([digits], digits, 1)  # wrong
+dl.nll_loss([1], digits)  # wrong
+dl.diagnose(digits, 1)  # wrong
+digits.top(2)[0][0][0].upper()  # wrong
+digits[0] = digits  # wrong
+lm.options(["q"], [1, 2])  # wrong
+lm.answers(["q"], parse=int, method="greedy")  # wrong
+lm.answers(["q"], parse=int).map(lambda x: x + 1)  # wrong
+dl.get_provenance("damp").k  # wrong
+dl.register_provenance("mine", dl.DAMP())  # wrong
+dl.trace(range(3), lambda x: x)  # wrong

@@ -15,12 +15,20 @@ from dolphin.errors import shorten
 from dolphin.execution.eager import eager
 from dolphin.execution.tagged import Tagged, operand
 from dolphin.provenance.damp import DAMP
-from dolphin.provenance.differentiation import cut_values, graph_of
+from dolphin.provenance.differentiation import array_of, cut_values, graph_of
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import flush, rounding
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.provenance.topk import TopKProofs
-from dolphin.reading import Match, comparable, log_prob_of, matching, read_targets, target_places
+from dolphin.reading import (
+    Match,
+    Targets,
+    comparable,
+    log_prob_of,
+    matching,
+    read_targets,
+    target_places,
+)
 from dolphin.symbolic.surroundings import surroundings
 
 _COUNT_ONCE = (
@@ -33,9 +41,7 @@ _LITTLE_MASS = 0.5  # exclusive results that add up to less have lost most of th
 
 
 @eager
-def diagnose(
-    result: Distribution[Any], targets: Sequence[Any] | Tensor, match: Match | None = None
-) -> Diagnosis:
+def diagnose(result: Distribution[Any], targets: Targets, match: Match | None = None) -> Diagnosis:
     """Report why a program doesn't learn from its targets, and what to try.
 
     It checks for targets that rows can't reach (and for targets of a type that no symbol has), for
@@ -59,7 +65,7 @@ def diagnose(
     wanted = read_targets("diagnose", targets, d.batch)
     logs = log_prob_of(d, "diagnose", wanted, match)
     with torch.no_grad():
-        probs = d.in_rows(d.provenance.probs(d.tags_like())).cpu().numpy()
+        probs = array_of(d.in_rows(d.provenance.probs(d.tags_like())))
     with graph_of("diagnose"):
         case = _Case(d, wanted, match, logs, probs)
     findings = [*case.types(), *case.out_of_reach(), *case.without_gradient(), *case.dropped()]

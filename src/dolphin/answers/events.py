@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.kept import kept_index, kept_lists
 from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import negation
+from dolphin.execution.selecting import negation, negation_of_all
 from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates
@@ -22,7 +22,23 @@ from dolphin.symbolic.questions import Fold, Items, find_items, fold_of, prefixe
 from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import Symbols
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from _typeshed import SupportsDunderGT, SupportsDunderLT
+
 Function = Callable[[Any], Any]
+
+
+# Types of the questions, for editors: symbols that can be added to 0, and that can be compared.
+class _Adds(Protocol):
+    def __add__(self, other: int, /) -> Any: ...
+    def __radd__(self, other: int, /) -> Any: ...
+
+
+Comparable: TypeAlias = "SupportsDunderLT[Any] | SupportsDunderGT[Any]"
+Added = TypeVar("Added", bound="_Adds | Fraction | np.generic")
+Ordered = TypeVar("Ordered", bound="SupportsDunderLT[Any] | SupportsDunderGT[Any]")
 
 
 @profiled("exists", tags=True)
@@ -54,7 +70,9 @@ def how_many_hold(
 def sum_of(d: Tagged, value: Function | None, by: Function | None, cache: bool) -> Tagged:
     """See `total`."""
     question = _Question("total", d, None, by, cache)
-    return question.folded(question.numbers("value", value))
+    numbers = question.numbers("value", value)
+    _check_numbers(numbers)
+    return question.folded(numbers)
 
 
 @profiled("maximum", tags=True)
@@ -67,6 +85,21 @@ def largest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool
 def smallest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool) -> Tagged:
     """See `minimum`."""
     return _Question("minimum", d, None, by, cache).first(key, reverse=False)
+
+
+_NUMBERS = frozenset({bool, int, float})
+
+
+def _check_numbers(values: Sequence[Any]) -> None:
+    """Refuse what can't be added up: where nothing holds, the sum is 0."""
+    for value in () if _NUMBERS.issuperset(map(type, values)) else values:
+        try:
+            _ = 0 + value
+        except Exception:
+            raise FunctionError(
+                f"total: {shorten(value)} ({type(value).__name__}) can't be added to a number. "
+                "Give value=, a function from a symbol to a number."
+            ) from None
 
 
 class _Question:
@@ -93,7 +126,8 @@ class _Question:
                 f"{operation}: {self.algebra!r} has no negation, so it can't say that a symbol "
                 f"doesn't hold. Provenances with negation: {', '.join(names_with_negation())}."
             )
-        tags, address = (d.tags_like(), None) if d.shared else d.flat_tags()
+        self.tags, address = (d.tags_like(), None) if d.shared else d.flat_tags()
+        tags = self.tags
         self.items = find_items(
             operation, d.domain, address, predicate, by, unless=unless, cache=cache
         )
@@ -102,6 +136,8 @@ class _Question:
 
     @functools.cached_property
     def fails(self) -> Tags:
+        if self.d.normalised and self.algebra.numeric:
+            return self.algebra.select(negation_of_all(self.d), self.at(self.items.places))
         return negation(self.d, self.holds)
 
     def numbers(self, role: str, function: Callable[[Any], Any] | None) -> list[Any]:
@@ -175,9 +211,32 @@ class _Question:
         Where only the likeliest proofs are kept, the negation of `some` would be too likely; there
         it is the conjunction of the items' negations.
         """
+        if self.d.normalised and self.algebra.adds_disjoint:
+            return self.one_of_the_others(some)
         if self.algebra.numeric or "de-morgan" in self.algebra.laws:
             return negation(self.d, some)
         return self.conjunctions(self.fails)
+
+    def one_of_the_others(self, some: Tags) -> Tags:
+        """The tag of "none of them", where one symbol of each row holds for certain.
+
+        The groups of a row and all symbols that are in none of them are one choice.
+        """
+        items, rows = self.items, self.items.rows
+        if not items.groups:
+            return some
+        asked = np.zeros(rows * self.d.width, dtype=bool)
+        asked[items.places] = True
+        others = np.flatnonzero(~asked)
+        rest = self.lists(Combinations([others], others // self.d.width, rows))
+        tags = self.algebra.concat([some, self.algebra.contract_disjoint([self.tags], rest)])
+        every = np.arange(items.groups + rows)
+        groups, last = every[: items.groups].reshape(rows, -1), every[items.groups :, None]
+        choices = np.concatenate([groups, last], axis=1)
+        tags = self.algebra.select(tags, self.at(choices.reshape(-1)))
+        negated = self.algebra.negate_choices(tags, choices.shape[1])
+        places = every.reshape(rows, -1)[:, :-1]
+        return self.algebra.select(negated, self.at(places.reshape(-1)))
 
     def conjunctions(self, tags: Tags) -> Tags:
         """⊗ of the tags of each group; **1** for an empty group."""

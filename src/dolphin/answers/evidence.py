@@ -2,12 +2,7 @@
 
 There are two ways to P(symbol | event). Provenances that know their facts (`exact`, `dtkp-*`)
 multiply the tags: ⊗ of the symbol and the event accounts for what the two share. Algebras of
-numbers use the derivative of the event's probability. With h = ∂ log P(event) / ∂ log p(symbol),
-
-    P(symbol | event) = h + p · (1 - Σ h),
-
-the sum over the symbols that exclude each other: the first term is what the event says about them,
-the second their prior in the share of the event that doesn't depend on them.
+numbers use derivatives of the event's probability (`derivatives`).
 """
 
 from __future__ import annotations
@@ -20,16 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, UnsupportedError, shorten
-from dolphin.execution.indices import Contraction, Index, to_device
-from dolphin.execution.pending import made_as, own_row
+from dolphin.answers.derivatives import (
+    likeliest_by_derivatives,
+    of_rows,
+    posteriors_by_derivatives,
+)
+from dolphin.errors import InputError, shorten
+from dolphin.execution.indices import Contraction, Index
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
-from dolphin.provenance.differentiation import graph_of
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.fuzzy import TruthValues
-from dolphin.provenance.logarithms import LogTags
 from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
@@ -37,11 +33,10 @@ from dolphin.provenance.numerics import (
     flush,
     precisely,
     prob_of_log,
-    rounding,
     safe_log,
 )
 from dolphin.provenance.tensors import TensorProvenance
-from dolphin.reading import columns, log_prob_of, places_of, read_targets, target_places
+from dolphin.reading import columns, places_of, read_targets, target_places
 from dolphin.symbolic.plans import RowAddress
 from dolphin.symbolic.symbols import Symbols
 
@@ -56,13 +51,13 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
                 "condition: the event must be a distribution over True and False, such as d == 3 "
                 f"or dolphin.exists(d), got one with the symbol {shorten(symbol)}."
             )
-    given = _of_rows(given, batch)
+    given = of_rows(given, batch)
     ((probs, never),) = _posteriors("condition", [d], given, [True] * batch)
     constant = d.constant and given.constant
     if constant:
         probs = probs.double()
     logs = torch.where(never, ZERO, safe_log(probs))
-    return _as_input(_of_rows(d, batch), probs, logs, exclusive=d.exclusive, constant=constant)
+    return _as_input(of_rows(d, batch), probs, logs, exclusive=d.exclusive, constant=constant)
 
 
 @profiled("normalized", tags=True)
@@ -106,7 +101,7 @@ def posteriors(given: Sequence[Tagged], result: Tagged, targets: Any) -> list[Te
     result, wanted = _asked("posterior", given, result, targets)
     every = _posteriors("posterior", given, result, wanted)
     return [
-        _in_columns(_of_rows(d, result.batch), probs)
+        _in_columns(of_rows(d, result.batch), probs)
         for d, (probs, _) in zip(given, every, strict=True)
     ]
 
@@ -117,9 +112,9 @@ def likeliest_choices(
 ) -> list[tuple[Any, ...] | None]:
     """See `most_likely`."""
     result, wanted = _asked("most_likely", given, result, targets)
-    each = [_of_rows(d, result.batch) for d in given]
+    each = [of_rows(d, result.batch) for d in given]
     if isinstance(result.provenance, MaxProduct):
-        possible, holds = _by_gradients(given, result, wanted)
+        possible, holds = likeliest_by_derivatives(given, result, wanted)
     else:
         target = _target(result, wanted)
         flat = [_flat(d) for d in each]
@@ -138,7 +133,7 @@ def _asked(
 ) -> tuple[Tagged, list[Any]]:
     """The result expanded to the batch size, and one target per row."""
     _, batch = check(operation, (*given, result))
-    return _of_rows(result, batch), read_targets(operation, targets, batch)
+    return of_rows(result, batch), read_targets(operation, targets, batch)
 
 
 # -- posteriors ------------------------------------------------------------------------------------
@@ -152,8 +147,7 @@ def _posteriors(
     With each, where it is 0 whatever the numbers are, as far as that is known.
     """
     if isinstance(result.provenance, TensorProvenance):
-        logs, shares = _shares(operation, given, result, wanted)
-        every = [_combined(d, result.batch, logs, h) for d, h in zip(given, shares, strict=True)]
+        every = posteriors_by_derivatives(operation, given, result, wanted)
     else:
         every = _quotients(given, result, wanted)
     return [
@@ -174,7 +168,7 @@ def _quotients(
     """The same by the tags of the symbol and the target together."""
     algebra = result.provenance
     target = _target(result, wanted)
-    joints = [_joint(_of_rows(d, result.batch), target) for d in given]
+    joints = [_joint(of_rows(d, result.batch), target) for d in given]
     *every, whole = algebra.unrounded_probs([*joints, target])
     whole = whole.view(-1, 1)
     possible = whole > 0.0  # as far as it can be told from zero
@@ -210,147 +204,6 @@ def _flat(d: Tagged, like: Tags | None = None) -> Tags:
     """The tags of all rows, one row after the other."""
     tags = d.tags_like(like)
     return d.provenance.flatten(tags, d.batch) if d.shared else tags
-
-
-def _of_rows(d: Tagged, batch: int) -> Tagged:
-    """A distribution of one row, repeated for `batch` rows."""
-    return d if d.batch == batch else d.take_rows(np.zeros(batch, dtype=np.int64))
-
-
-# -- by derivatives --------------------------------------------------------------------------------
-
-
-def _shares(
-    operation: str, given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
-) -> tuple[Tensor, list[Tensor]]:
-    """log P(target), (B,), and h = ∂ log P / ∂ log p of each symbol of each input, (B, width)."""
-    logs = log_prob_of(result, operation, wanted, None)
-    for d in given:
-        _check_differentiable(operation, d.provenance)
-    if result.constant:  # it depends on no input, so it says nothing about any
-        return logs, [logs.new_zeros(result.batch, d.width) for d in given]
-    variables = [_variable(operation, number, d) for number, d in enumerate(given)]
-    if not logs.requires_grad:
-        raise _not_recorded(operation, "the result")
-    alone = [d.batch == 1 < result.batch for d in given]
-    create = torch.is_grad_enabled()
-    # Rows that can't be have no shares; at 0 a logarithm would have no second derivatives.
-    reached = torch.where(logs > flush(logs.dtype), logs, 0.0)
-    with graph_of(operation):
-        every = torch.autograd.grad(
-            reached.sum(), variables, retain_graph=True, create_graph=create, allow_unused=True
-        )
-    shares = []
-    for number, (d, variable, gradient) in enumerate(zip(given, variables, every, strict=True)):
-        if gradient is None:
-            shares.append(logs.new_zeros(result.batch, d.width))
-        elif alone[number]:  # an input of one row: what each row of the result says about it
-            rows = [
-                torch.autograd.grad(one, variable, retain_graph=True, create_graph=create)[0]
-                for one in reached
-            ]
-            shares.append(torch.stack([_share(d, variable, g).view(-1) for g in rows]))
-        else:
-            shares.append(d.in_rows(_share(d, variable, gradient)))
-    return logs, shares
-
-
-def _check_differentiable(operation: str, provenance: Provenance) -> None:
-    if not isinstance(provenance, (LogTags, TruthValues)):
-        raise UnsupportedError(
-            f"{operation}: {provenance!r} has no gradients with respect to probabilities. Use "
-            "'exact' or 'dtkp-am' as the provenance of the inputs."
-        )
-
-
-def _variable(operation: str, number: int, d: Tagged) -> Tensor:
-    """The tensor that a result's gradients are taken with respect to."""
-    tags = made_as(d).tags  # what the result was computed from, also inside `batched`
-    if tags is None or not tags.requires_grad:
-        raise _not_recorded(operation, f"input {number}")
-    return tags
-
-
-def _not_recorded(operation: str, what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{operation}: no gradients were recorded for {what}, which an algebra whose tags are "
-        "numbers needs. Make the inputs from tensors that require gradients "
-        "(logits.requires_grad_()) and run the program outside torch.no_grad(), or make "
-        "everything, including chance, in a block `with dolphin.using('exact')` (or 'dtkp-am')."
-    )
-
-
-def _share(d: Tagged, variable: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient with respect to logarithms."""
-    if not isinstance(d.provenance, LogTags):
-        gradient = gradient * variable.clamp(0.0, 1.0)  # min-max: what is certain is infinite
-    return own_row(d, gradient)
-
-
-def _combined(d: Tagged, batch: int, logs: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """P(symbol | target) from the target's derivatives; see the module's docstring.
-
-    With it, where there is no such symbol or no such target. That a target excludes a symbol can't
-    be read off numbers.
-    """
-    rows = _of_rows(d, batch)
-    tags = rows.tags_like()
-    probs = rows.in_rows(rows.provenance.probs(tags))
-    combined = (share + probs * (1.0 - _of_groups(d, share))).clamp(0.0, 1.0)
-    possible = (logs > flush(logs.dtype))[:, None]
-    with torch.no_grad():
-        never = (rows.in_rows(rows.provenance.log_probs(tags)) <= IMPOSSIBLE) | ~possible
-    return torch.where(possible, combined, 0.0), never
-
-
-def _of_groups(d: Tagged, share: Tensor) -> Tensor:
-    """Σ h over the symbols that exclude each other, for each symbol, (B, width or 1)."""
-    if d.exclusive:
-        return share.sum(1, keepdim=True)
-    if d.groups is None or len(d.groups) == d.width:
-        return share
-    group_of = np.empty(d.width, dtype=np.int64)
-    for number, places in enumerate(d.groups):
-        group_of[list(places)] = number
-    at = to_device(group_of, share.device)
-    sums = share.new_zeros(share.shape[0], len(d.groups)).index_add(1, at, share)
-    return sums.index_select(1, at)
-
-
-def _by_gradients(
-    given: Sequence[Tagged], result: Tagged, wanted: Sequence[Any]
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The facts of the one product that `viterbi` found to be the largest."""
-    with torch.enable_grad():
-        logs, shares = _shares("most_likely", given, result, wanted)
-    possible = (logs > flush(logs.dtype)).cpu().numpy()
-    holds = []
-    for d, shared in zip(given, shares, strict=True):
-        rows = _of_rows(d, result.batch)
-        share = shared.detach().cpu().numpy()
-        probs = rows.in_rows(rows.provenance.probs(rows.tags_like())).detach().cpu().numpy()
-        whole = np.isclose(share, np.round(share), atol=1e-4) | (share < 0)
-        tied = possible & ~whole.all(1)
-        if tied.any():
-            raise UnsupportedError(
-                f"most_likely: row {int(tied.argmax())} has several products that are equally "
-                "likely, and viterbi can't tell them apart. Use 'exact' or 'dtkp-am' as the "
-                "provenance of the inputs."
-            )
-        holds.append(_chosen(probs, share, d.exclusive, rounding(logs.dtype)))
-    return possible, holds
-
-
-def _chosen(probs: np.ndarray, share: np.ndarray, exclusive: bool, slack: float) -> np.ndarray:
-    """Which symbols hold: those used, none of those negated, otherwise the likelier ones."""
-    if not exclusive:
-        return (share > 0.5) | ((share >= 0) & (probs > 0.5))
-    weights = np.where(share > 0.5, 2.0, np.where(share < 0, -1.0, probs))
-    rest = np.where((share > 0.5).any(1), -1.0, 1.0 - probs.sum(1) - slack)
-    best = weights.argmax(1)
-    holds = np.zeros(probs.shape, dtype=bool)
-    holds[np.arange(len(probs)), best] = weights[np.arange(len(probs)), best] >= rest
-    return holds
 
 
 # -- results ---------------------------------------------------------------------------------------

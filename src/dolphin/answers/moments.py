@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import FunctionError, InputError, shorten
+from dolphin.errors import FunctionError, InputError, shorten, told
 from dolphin.execution.profiling import profiled
 from dolphin.execution.tagged import Holder, Tagged, check_arity
 from dolphin.provenance.numerics import flush
@@ -59,6 +59,6 @@ def _number(symbol: Any, value: Callable[[Any], float] | None) -> float:
     except Exception as error:
         what = "the symbol" if value is None else "value of the symbol"
         raise FunctionError(
-            f"expected: {what} {shorten(symbol)} is not a number ({error}). Give value=, a "
+            f"expected: {what} {shorten(symbol)} is not a number ({told(error)}). Give value=, a "
             "function from a symbol to a number."
         ) from error

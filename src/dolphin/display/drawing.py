@@ -15,7 +15,7 @@ from dolphin.display.proofs import Proofs
 from dolphin.errors import InputError, shorten
 from dolphin.execution.profiling import Profile, profiling_with
 from dolphin.execution.tagged import Holder, Tagged, tagged_of
-from dolphin.symbolic.identity import name_of
+from dolphin.symbolic.identity.functions import name_of
 from dolphin.symbolic.tasks import Task
 
 _MOST = 200  # operations in a drawing that is still readable

@@ -51,7 +51,7 @@ def likeliest_symbols(default: Any, d: Tagged, _: Sequence[None]) -> list[Any]:
 def pairs(d: Tagged, _: Sequence[None]) -> list[list[tuple[Any, float]]]:
     """Symbols with their probabilities, row by row."""
     with torch.no_grad():
-        numbers = d.in_rows(d.provenance.probs(d.tags_like())).tolist()
+        numbers = array_of(d.in_rows(d.provenance.probs(d.tags_like()))).tolist()
     return [
         [(symbol, rounded(p)) for symbol, p in zip(members_of(d, row), probs, strict=False)]
         for row, probs in enumerate(numbers)
@@ -102,6 +102,8 @@ def rounded(number: float) -> float:
 def row_number(operation: str, row: int, batch: int) -> int:
     """The number of a row, checked; negative ones count from the end."""
     try:
+        if isinstance(row, bool) or getattr(row, "dtype", None) in (torch.bool, np.bool_):
+            raise TypeError("a mask is no row")
         row = operator.index(row)
     except Exception:  # whatever can't be read as a number, tensors of several entries included
         raise InputError(f"{operation}: row must be a number, got {shorten(row)}.") from None
@@ -115,7 +117,10 @@ def row_number(operation: str, row: int, batch: int) -> int:
 def row_numbers(rows: Rows, batch: int) -> np.ndarray:
     """The numbers of the selected rows, checked."""
     if isinstance(rows, slice):
-        chosen = np.arange(batch)[rows]
+        try:
+            chosen = np.arange(batch)[rows]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"d[rows]: {rows} is not a slice of rows: {error}.") from None
     else:
         try:
             given = array_of(rows) if isinstance(rows, Tensor) else np.asarray(rows)

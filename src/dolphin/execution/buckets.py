@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
+
+
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """An ordinary tensor, even if the caller is in inference mode: it will be used again."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return to_device(array, device)
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,16 @@ class Bucket:
     def shifted(self) -> np.ndarray:
         index = self.indices[0]
         return index if self.pad is None else np.where(self.pad, 0, index + 1)
+
+    def on(self, device: torch.device) -> BucketTensors:
+        """The same on a device."""
+        return BucketTensors(
+            tuple(to_device(index.reshape(-1), device) for index in self.indices),
+            None if self.pad is None else to_device(self.pad, device),
+            self.depth,
+            self.width,
+            None if self.pad is None else to_device(self.shifted().reshape(-1), device),
+        )
 
     @property
     def depth(self) -> int:

@@ -130,6 +130,8 @@ def _weights(
     constants, entries = prepared
     if not entries.sources:
         return constants
+    if device.type != "meta" and any(tensors[source].is_meta for source in entries.sources):
+        raise InputError("weighted: a weight is on the meta device, which has no numbers.")
     flat = [tensors[source].reshape(-1).to(device, dtype) for source in entries.sources]
     every = flat[0] if len(flat) == 1 else torch.cat(flat)
     weights = every.index_select(0, entries.offsets)

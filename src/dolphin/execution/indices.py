@@ -19,17 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.buckets import Bucket, BucketTensors, bucketed
+from dolphin.execution.buckets import Bucket, BucketTensors, bucketed, to_device
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
-
-
-def to_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """An ordinary tensor, even if the caller is in inference mode: it will be used again."""
-    if torch.is_inference_mode_enabled():
-        with torch.inference_mode(False):
-            return to_device(array, device)
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 class Index:
@@ -148,6 +140,7 @@ class Contraction:
         self.groups = groups
         self.sizes = sizes  # of the operands, if every combination of theirs is in a group
         self._address = address  # of the groups, where rows are flattened
+        self.multiplies: bool | None = None  # integers, once `regrouping` has checked that
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
@@ -319,12 +312,10 @@ class Contraction:
     @functools.cached_property
     def order(self) -> np.ndarray:
         """The groups in the order in which the buckets have them."""
-        position = self.position
-        if position is None:
+        if self.position is None:
             return np.arange(self.groups)
-        order = np.empty(int((position.places >= 0).sum()), dtype=np.int64)
-        order[position.places[position.places >= 0]] = np.flatnonzero(position.places >= 0)
-        return order
+        places = self.position.places
+        return np.argsort(places)[np.count_nonzero(places < 0) :]
 
     def groups_on(self, device: torch.device) -> Tensor:
         """The group of every combination, created once per device."""
@@ -337,17 +328,7 @@ class Contraction:
         """The buckets on `device`, created once."""
         cached = self._devices.get(device)
         if cached is None:
-            cached = tuple(
-                BucketTensors(
-                    tuple(to_device(index.reshape(-1), device) for index in bucket.indices),
-                    None if bucket.pad is None else to_device(bucket.pad, device),
-                    bucket.depth,
-                    bucket.width,
-                    None if bucket.pad is None else to_device(bucket.shifted().reshape(-1), device),
-                )
-                for bucket in self.buckets
-            )
-            self._devices[device] = cached
+            cached = self._devices[device] = tuple(bucket.on(device) for bucket in self.buckets)
         return cached
 
 
@@ -404,17 +385,12 @@ class Convolution:
 IndexLists = Contraction | Convolution
 
 
-def lists_of(combinations: Combinations | AntiDiagonals) -> IndexLists:
+def lists_of(which: Combinations | AntiDiagonals) -> IndexLists:
     """The index lists of a plan, created once."""
-    if combinations.lists is None:
-        if isinstance(combinations, AntiDiagonals):
-            combinations.lists = Convolution(combinations.sizes)
+    if which.lists is None:
+        if isinstance(which, AntiDiagonals):
+            which.lists = Convolution(which.sizes)
         else:
-            combinations.lists = Contraction(
-                combinations.indices,
-                combinations.group_of,
-                combinations.groups,
-                combinations.sizes,
-                combinations.address,
-            )
-    return combinations.lists
+            sizes, address = which.sizes, which.address
+            which.lists = Contraction(which.indices, which.group_of, which.groups, sizes, address)
+    return which.lists

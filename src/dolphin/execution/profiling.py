@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from dolphin.display import html
-from dolphin.symbolic.identity import name_of
+from dolphin.symbolic.identity.functions import name_of
 from dolphin.symbolic.surroundings import surrounded, surroundings
 
 _P = ParamSpec("_P")

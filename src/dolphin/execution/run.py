@@ -7,11 +7,11 @@ from typing import Any
 
 from dolphin.errors import InputError, shorten
 from dolphin.execution import draws
-from dolphin.execution.deferred import Deferred, defer
+from dolphin.execution.batching.recipes import recalled
+from dolphin.execution.deferred import Deferred, answered, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, IndexLists, lists_of
 from dolphin.execution.profiling import profiled
-from dolphin.execution.recipes import recalled
 from dolphin.execution.selecting import choose_rows, row_mask, where_rows
 from dolphin.execution.tagged import (
     Function,
@@ -132,6 +132,12 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
     outcome = Outcome.of(provenance, batch, operands)
+    outcome.normalised = (
+        provenance.adds
+        and task.operation == "apply"
+        and mask is None
+        and all(d.normalised and d.exclusive for d in operands)
+    )
     sources = Sources(Watch)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped, sources)
@@ -191,14 +197,17 @@ def run_shared(
 ) -> Tagged:
     """A plan over symbols that all rows share, now or when its result is read."""
     used = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
-    deferred = defer(lists_of(plan.combinations), used)
+    lists = lists_of(plan.combinations)
+    deferred = defer(lists, used, plan.domain)
+    if deferred is None:
+        deferred = answered(lists, used)
     if deferred is not None:
         return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
     tags = [d.tags_like(like) for d in used]
     made, notes = _recalled(plan, tags, 1, outcome.provenance), surroundings().notes
     if notes is not None:
-        notes.note(lists_of(plan.combinations), tags, False, made)
+        notes.note(lists, tags, False, made)
     return outcome.tagged(plan.domain, made)
 
 
@@ -222,6 +231,7 @@ def _run(
     """The tags of the result, and whether they depend on no input and no weight."""
     if plan.draws is None:
         return run(plan, tags, outcome.provenance), outcome.constant
+    outcome.normalised = False  # weights may add up to less than 1
     site = (task.operation, getattr(task.function, "__code__", task.function))
     drawn = draws.tags_of(
         plan.draws,
@@ -243,6 +253,7 @@ class Outcome:
     def __init__(self, provenance: Provenance, batch: int, exclusive: bool, constant: bool) -> None:
         self.provenance, self.batch = provenance, batch
         self.exclusive, self.constant = exclusive, constant
+        self.normalised = False
 
     @classmethod
     def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> Outcome:
@@ -259,6 +270,7 @@ class Outcome:
             self.batch,
             exclusive=self.exclusive,
             constant=self.constant if constant is None else constant,
+            normalised=self.normalised,
         )
 
 

@@ -17,6 +17,7 @@ from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_onl
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
+from dolphin.provenance.facts import Groups, all_alone, each_alone
 from dolphin.provenance.logarithms import LogTags
 from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.calling import ABSENT
@@ -43,15 +44,19 @@ def places_of(d: Tagged, wanted: Symbols) -> np.ndarray:
     return places[:, first]  # a symbol may be wanted more than once
 
 
-def among(d: Tagged, wanted: Symbols) -> Tagged:
-    """These symbols in every row, **0** where a row lacks one."""
+def among(d: Tagged, wanted: Symbols, *, otherwise_one: bool = False) -> Tagged:
+    """These symbols in every row, **0** or **1** where a row lacks one."""
     places = places_of(d, wanted)
-    if d.shared:
-        tags = d.provenance.select(d.tags_like(), kept_index(places[0]))
-        return d.replaced(wanted, tags)
-    flat, address = d.flat_tags()
+    flat, address = (d.tags_like(), None) if d.shared else d.flat_tags()
+    lacking = -1
+    if otherwise_one:
+        lacking = d.width if address is None else address.size(d.batch)
+        flat = d.provenance.concat([flat, d.provenance.one(1, flat)])
+    if address is None:
+        index = np.where(places[0] < 0, lacking, places[0])
+        return d.replaced(wanted, d.provenance.select(flat, kept_index(index)))
     every = np.arange(d.batch)[:, None]
-    index = np.where(places < 0, -1, address.at(every, places))
+    index = np.where(places < 0, lacking, address.at(every, places))
     table = caches.current_table()
     numbers = np.broadcast_to(wanted.numbers(table), index.shape)
     tags = d.provenance.select(flat, Index(index.reshape(-1)))
@@ -66,10 +71,37 @@ def negated(d: Tagged, world: Symbols | None) -> Tagged:
             f"negate: {d.provenance!r} has no negation. Provenances with negation: "
             f"{', '.join(names_with_negation())}."
         )
-    if world is not None:
+    by_others = d.normalised and d.provenance.numeric
+    if world is not None and not by_others:
         d = among(d, world)
-    tags = present_only(negation(d, d.tags_like()), d)
-    return Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
+    tags = present_only(negation_of_all(d), d)
+    negated = Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
+    if world is not None and by_others:
+        return among(negated, world, otherwise_one=True)
+    return negated
+
+
+def negation_of_all(d: Tagged) -> Tags:
+    """The negation of all tags of a distribution.
+
+    Where one of several symbols holds for certain, the algebra is told which these are.
+    """
+    tags, groups = d.tags_like(), d.groups
+    if not d.normalised or not d.provenance.numeric:
+        return negation(d, tags)
+    if d.exclusive:
+        return d.provenance.negate_choices(tags, d.width)
+    if not isinstance(groups, tuple) or not d.shared:
+        return negation(d, tags)
+    width = max(map(len, groups))
+    places = np.full((len(groups), width), -1, dtype=np.int64)
+    back = np.zeros(d.width, dtype=np.int64)
+    for number, group in enumerate(groups):
+        places[number, : len(group)] = group
+        back[list(group)] = number * width + np.arange(len(group))
+    side_by_side = d.provenance.select(tags, kept_index(places.reshape(-1)))
+    negated = d.provenance.negate_choices(side_by_side, width)
+    return d.provenance.select(negated, kept_index(back))
 
 
 def negation(d: Tagged, tags: Tags) -> Tags:
@@ -96,17 +128,17 @@ _IMPOSSIBLE = -1e20  # symbols below are not sampled, unless there is room for a
 _LAST = -1e35  # after every symbol, before the places without one
 
 
-def check_sample(k: int, method: str, generator: Any) -> None:
-    """Refuse invalid arguments."""
-    count("sample", "k", k)
+def check_sample(k: int, method: str, generator: Any) -> int:
+    """The number k, as an `int`; refuse invalid arguments."""
     option("sample", "method", method, ("top", "categorical"))
     check_generator("sample", generator)
+    return count("sample", "k", k)
 
 
 @profiled("sample", tags=True)
 def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
-    check_sample(k, method, generator)
+    k = check_sample(k, method, generator)
     if d.width <= k:  # every row keeps all it has, as a short row does among longer ones
         return d.copied()
     ranking = d.in_rows(d.provenance.ranking(d.tags_like()))
@@ -186,7 +218,11 @@ def _keep(d: Tagged, places: np.ndarray) -> Tagged:
         absent = places == ABSENT
         numbers[absent], at[absent] = ABSENT, -1
     index = Index(at.reshape(-1))
-    return d.replaced(RowSymbols(table, numbers), d.provenance.select(flat, index))
+    kept = d.replaced(RowSymbols(table, numbers), d.provenance.select(flat, index))
+    groups = None if d.exclusive else group_numbers(d)
+    if groups is not None:
+        kept.groups = groups[every if len(groups) > 1 else 0, places]
+    return kept
 
 
 def stacked(given: Sequence[Tagged]) -> Tagged:
@@ -196,9 +232,19 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
     batches = [d.batch for d in given]
     total, like, first = sum(batches), like_of(given), given[0].domain
     exclusive, constant = all(d.exclusive for d in given), all(d.constant for d in given)
+    normalised = exclusive and all(d.normalised for d in given)
 
     def made(domain: Symbols | RowSymbols, tags: Any) -> Tagged:
-        return Tagged(domain, tags, provenance, total, exclusive=exclusive, constant=constant)
+        return Tagged(
+            domain,
+            tags,
+            provenance,
+            total,
+            exclusive=exclusive,
+            constant=constant,
+            groups=_groups_of_all(given, domain),
+            normalised=normalised,
+        )
 
     if all(d.domain is first for d in given) and isinstance(first, Symbols):
         if like is None:
@@ -225,6 +271,39 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
     return made(domain, provenance.stack(parts, batches, flat=True))
 
 
+def group_numbers(d: Tagged) -> np.ndarray | None:
+    """For inputs: the number of the group of each place, (B or 1, width)."""
+    if d.groups is None or isinstance(d.groups, np.ndarray):
+        return d.groups
+    numbers = np.empty((1, d.width), dtype=np.int64)
+    for number, places in enumerate(d.groups):
+        numbers[0, list(places)] = number
+    return numbers
+
+
+def _groups_of_all(given: Sequence[Tagged], domain: Domain) -> Groups | np.ndarray | None:
+    """The groups of inputs whose rows follow each other."""
+    groups = [d.groups for d in given]
+    if any(own is None for own in groups):
+        return None
+    width = domain.width if isinstance(domain, RowSymbols) else len(domain)
+    first = groups[0]
+    if isinstance(first, tuple) and all(d.groups is first and d.width == width for d in given):
+        return first
+    if all(d.exclusive for d in given):
+        return (tuple(range(width)),)
+    if all(isinstance(d.groups, tuple) and all_alone(d.groups, d.width) for d in given):
+        return each_alone(width)
+    numbers = np.tile(np.arange(width), (sum(d.batch for d in given), 1))
+    start = 0
+    for d in given:
+        own = group_numbers(d)
+        assert own is not None
+        numbers[start : start + d.batch, : d.width] = own
+        start += d.batch
+    return numbers
+
+
 def choose_rows(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
     """`new` in the rows of the mask, `old` in the others."""
     if new.shared and new.domain is old.domain:
@@ -237,6 +316,8 @@ def _where_shared(mask: Tensor, new: Tagged, old: Tagged) -> Tagged:
     like = like_of([new, old])
     parts = new.tags_like(like), old.tags_like(like)
     device = new.provenance.describe(parts[0]).device
+    if mask.is_meta and device.type != "meta":
+        raise InputError("where: the mask is on the meta device, which has no numbers.")
     tags = new.provenance.where(mask.to(device), *parts)
     return _either(new, old, new.domain, tags)
 

@@ -30,17 +30,22 @@ class Tagged:
     `made` is None if every symbol has the tag **1**, and a `Deferred` until the tags are read.
     `exclusive` says that at most one symbol of a row holds, `constant` that the tags depend on no
     input, so that their precision and device are undecided. `groups` are those of an input: the
-    places of symbols that exclude each other; None for results.
+    places of symbols that exclude each other, or, where rows differ, the number of the group of
+    each place (B, width); None for results. `normalised` says that one symbol
+    of each of them (of all symbols of a result) holds for certain: probabilities are those of a
+    softmax, or sums of products of them.
     """
 
     __slots__ = (
         "__weakref__",
+        "_described",
         "batch",
         "constant",
         "domain",
         "exclusive",
         "groups",
         "made",
+        "normalised",
         "provenance",
     )
 
@@ -53,21 +58,28 @@ class Tagged:
         *,
         exclusive: bool = False,
         constant: bool = False,
-        groups: Groups | None = None,
+        groups: Groups | np.ndarray | None = None,
+        normalised: bool = False,
+        described: TagInfo | None = None,
     ) -> None:
         self.domain = domain
         self.made = made
+        self._described = described  # of `made`, once that is asked for
         self.provenance = provenance
         self.batch = batch
         self.exclusive = exclusive
         self.constant = constant or made is None
         self.groups = groups
+        self.normalised = normalised
 
     def __reduce__(self) -> Any:  # deferred tags are computed: their context can't be pickled
         state = (self.domain, self.tags, self.provenance, self.batch)
-        return _restored, (*state, self.exclusive, self.constant)
+        names = ("exclusive", "constant", "groups", "normalised")
+        return _restored, (*state, {name: getattr(self, name) for name in names})
 
-    def replaced(self, domain: Domain, made: Tags | None, batch: int | None = None) -> Tagged:
+    def replaced(
+        self, domain: Domain, made: Tags | Deferred | None, batch: int | None = None
+    ) -> Tagged:
         """Some of these symbols or rows, with the same properties."""
         return Tagged(
             domain,
@@ -78,11 +90,15 @@ class Tagged:
             constant=self.constant,
         )
 
+    def with_tags(self, made: Tags | Deferred | None) -> Tagged:
+        """The same symbols in all respects, with these tags."""
+        copy = self.replaced(self.domain, made)
+        copy.groups, copy.normalised = self.groups, self.normalised
+        return copy
+
     def copied(self) -> Tagged:
         """The same symbols and tags as a separate distribution, to choose from once more."""
-        copy = self.replaced(self.domain, self.made)
-        copy.groups = self.groups
-        return copy
+        return self.with_tags(self.made)
 
     @property
     def shared(self) -> bool:
@@ -97,8 +113,7 @@ class Tagged:
     @property
     def width(self) -> int:
         """Symbols of all rows together, or places for symbols of each row."""
-        domain = self.domain
-        return domain.width if isinstance(domain, RowSymbols) else len(domain)
+        return self.domain.width
 
     @property
     def tags(self) -> Tags | None:
@@ -116,12 +131,15 @@ class Tagged:
 
     def info(self) -> TagInfo:
         """Device, rows and precision of the tags, without computing them."""
-        made = self.made
-        while isinstance(made, Deferred):
-            made = made.other
+        described, made = self._described, self.made
         if made is None:
             return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
-        described = self.provenance.describe(made)
+        if isinstance(made, Deferred):
+            while isinstance(made, Deferred):
+                made = made.other
+            described = self.provenance.describe(made)
+        elif described is None:
+            described = self._described = self.provenance.describe(made)
         return described._replace(dtype=torch.get_default_dtype()) if self.constant else described
 
     def tags_like(self, like: Tags | None = None) -> Tags:
@@ -184,7 +202,9 @@ class Tagged:
         if tags is not None:
             tags = self.provenance.take_rows(tags, rows, width)
         taken = self.replaced(domain, tags, len(rows))
-        taken.groups = self.groups
+        groups = self.groups
+        taken.groups = groups[rows] if isinstance(groups, np.ndarray) else groups
+        taken.normalised = self.normalised
         return taken
 
 
@@ -208,9 +228,9 @@ def tagged_of(holder: Holder) -> Tagged:
 
 
 def _restored(
-    domain: Domain, tags: Any, provenance: Provenance, batch: int, exclusive: bool, constant: bool
+    domain: Domain, tags: Any, provenance: Provenance, batch: int, about: dict[str, Any]
 ) -> Tagged:
-    return Tagged(domain, tags, provenance, batch, exclusive=exclusive, constant=constant)
+    return Tagged(domain, tags, provenance, batch, **about)
 
 
 def _unnamed(column: int, row: int) -> Any:
@@ -369,7 +389,7 @@ def agreed(operands: Sequence[Tagged]) -> list[Tagged]:
     return [
         d
         if d.constant or d.info().dtype == widest
-        else d.replaced(d.domain, d.provenance.moved(d.tags, widen))
+        else d.with_tags(d.provenance.moved(d.tags, widen))
         for d in operands
     ]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dolphin.errors import FixpointError, UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index
-from dolphin.execution.recurrences import Limit
+from dolphin.execution.recursion.recurrences import Limit
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, TagInfo
 from dolphin.provenance.facts import Facts
@@ -117,6 +117,7 @@ class Notes(Provenance):
         self.algebra = algebra
         self.laws = algebra.laws  # type: ignore[misc]
         self.numeric, self.repeatable = algebra.numeric, algebra.repeatable
+        self.adds, self.adds_disjoint = algebra.adds, algebra.adds_disjoint
         self.steps: list[Step] = []
         self.known = len(inputs)  # tags that are numbered so far
         self.shadows: list[Any] = []
@@ -159,6 +160,9 @@ class Notes(Provenance):
 
     def negate(self, tags: Any) -> Noted:
         return self._note("negate", tags)
+
+    def negate_choices(self, tags: Any, width: int) -> Noted:
+        return self._note("negate_choices", tags, width)
 
     def select(self, tags: Any, index: Index) -> Noted:
         return self._note("select", tags, index)

@@ -40,15 +40,22 @@ def check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
     """Refuse symbols and numbers in the wrong order."""
     swapped = isinstance(symbols, Tensor) and not isinstance(numbers, Tensor)
     if swapped or isinstance(numbers, (str, range)):
+        in_row = ": row " in operation  # a pair of `from_rows` has its symbols first
+        first = "second" if in_row else "first"
+        call = f"(symbols, {what}) for each row" if in_row else f"{operation}({what}, symbols)"
         raise InputError(
-            f"{operation}: the arguments are swapped: the first one ({shorten(numbers, 40)}) looks "
-            f"like symbols. Write {operation}({what}, symbols)."
+            f"{operation}: the arguments are swapped: the {first} one ({shorten(numbers, 40)}) "
+            f"looks like symbols. Write {call}."
         )
 
 
 def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
     """The user's numbers as a floating-point tensor."""
     check_order(operation, numbers, symbols, what)
+    if isinstance(numbers, np.ma.MaskedArray):
+        raise InputError(
+            f"{operation}: {what} are a masked array; fill what is masked first, with .filled(0.0)."
+        )
     if not isinstance(numbers, Tensor):
         try:
             numbers = torch.as_tensor(numbers, dtype=None)
@@ -59,13 +66,23 @@ def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor
             ) from None
         if numbers.dtype == torch.float64:
             numbers = numbers.to(torch.get_default_dtype())
-    if numbers.layout != torch.strided:
-        raise InputError(f"{operation}: {what} are a sparse tensor; call .to_dense() first.")
+    check_plain(operation, numbers, what)
     if numbers.is_complex():
         raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")
     if not numbers.is_floating_point():
         return numbers.to(torch.get_default_dtype())
     return numbers if numbers.dtype in (torch.float32, torch.float64) else numbers.float()
+
+
+def check_plain(operation: str, numbers: Tensor, what: str) -> None:
+    """Refuse tensors whose numbers are stored in other ways than one after another."""
+    if numbers.is_nested:
+        raise InputError(
+            f"{operation}: {what} are a nested tensor; for rows of different lengths write "
+            "Distribution.from_rows."
+        )
+    if numbers.layout != torch.strided:
+        raise InputError(f"{operation}: {what} are a sparse tensor; call .to_dense() first.")
 
 
 def precision(numbers: Tensor) -> torch.dtype:
@@ -89,6 +106,18 @@ def asked_symbols(operation: str, symbols: Any) -> Symbols:
     if isinstance(symbols, (set, frozenset)):
         symbols = tuple(symbols)
     return read_symbols(operation, symbols)
+
+
+def closed_world(operation: str, symbols: Any) -> Symbols:
+    """The symbols that there are, each once."""
+    members = asked_symbols(operation, symbols)
+    duplicate = members.first_duplicate()
+    if duplicate is not None:
+        raise InputError(
+            f"{operation}: among= has {shorten(members[duplicate[1]])} twice (it equals "
+            f"{shorten(members[duplicate[0]])}). Give each symbol once, with set(...) for example."
+        )
+    return members
 
 
 def listed_symbols(operation: str, symbols: Any) -> Symbols | range | tuple[Any, ...]:

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from dolphin.errors import InputError
-from dolphin.execution.in_step import by_place, settle_inputs
-from dolphin.execution.nodes import Node, Nodes, Recipe, Sample
-from dolphin.execution.pending import recorded_input
+from dolphin.execution.batching.in_step import by_place, settle_inputs
+from dolphin.execution.batching.nodes import Node, Nodes, Recipe, Sample
+from dolphin.execution.batching.pending import recorded_input
 from dolphin.execution.tagged import Tagged
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
 from dolphin.inputs.checks import Kind as Numbers
 from dolphin.inputs.shared import Given, are_single_rows, is_one_row, read, read_columns, read_each
 from dolphin.provenance.contract import Provenance, TagInfo
-from dolphin.provenance.facts import Facts
+from dolphin.provenance.facts import Facts, all_alone
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
@@ -176,4 +176,7 @@ def tags_of(given: Given, algebra: Provenance) -> Tagged:
         given.batch,
         exclusive=given.exclusive,
         groups=given.facts.groups,
+        normalised=given.facts.normalised is True
+        and not all_alone(given.facts.groups, given.facts.columns),
+        described=algebra.describe(tags),
     )

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, SymbolError, shorten
+from dolphin.errors import InputError, MismatchError, SymbolError, shorten
 from dolphin.execution.indices import to_device
 from dolphin.inputs.arguments import items
 from dolphin.inputs.checks import (
@@ -133,6 +133,12 @@ def _numbers_of_rows(
 
 def _padded(operation: str, values: Sequence[Tensor], width: int, kind: Kind) -> Tensor:
     """The numbers of all rows, (rows, width), with an impossible one after a row's last."""
+    devices = {str(tensor.device) for tensor in values}
+    if len(devices) > 1:
+        raise MismatchError(
+            f"{operation}: the rows are on different devices: {', '.join(sorted(devices))}. Move "
+            "them to one with .to(device)."
+        )
     dtype = functools.reduce(torch.promote_types, {tensor.dtype for tensor in values})
     joined = torch.cat([tensor.to(dtype) for tensor in values])
     try:

@@ -170,6 +170,8 @@ def is_one_row(numbers: Any) -> bool:
     """Whether these are numbers of a single row that can be stacked with others."""
     if not isinstance(numbers, Tensor) or numbers.layout != torch.strided or numbers.is_complex():
         return False
+    if numbers.is_nested:
+        return False
     dimensions = numbers.dim()
     return dimensions == 1 or (dimensions == 2 and numbers.shape[0] == 1)
 

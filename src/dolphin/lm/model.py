@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import torch
@@ -23,7 +23,7 @@ from dolphin.lm.symbols import Other
 from dolphin.lm.trie import build_tries
 from dolphin.provenance.registry import AnyProvenance
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 Options = Sequence[str] | Sequence[Sequence[str]]
 """Strings for all rows, or a list of strings for each row."""
 

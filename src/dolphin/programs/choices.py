@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
@@ -21,15 +21,18 @@ from dolphin.programs.precision import as_precise_as, nothing_of
 from dolphin.provenance.registry import resolve
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
+from dolphin.symbolic.calling import address_in
 from dolphin.symbolic.chance import Sources, Weighted
-from dolphin.symbolic.changing import including
 from dolphin.symbolic.executions import Node, Shared, leaves
-from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.identity.changing import including
+from dolphin.symbolic.identity.functions import fingerprint, name_of
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.surroundings import surrounded, surroundings
 
 P = ParamSpec("P")
-R = TypeVar("R")
+Q = ParamSpec("Q")
+O = TypeVar("O")
+R = TypeVar("R", bound=Hashable)
 S = TypeVar("S")
 
 MAX_CHOICES = 10_000
@@ -138,6 +141,16 @@ class Program(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.function, self.keep, self.max_choices = function, keep, max_choices
 
+    def __repr__(self) -> str:
+        kept = "" if self.keep is None else f", keep={self.keep}"
+        return f"program({name_of(self.function)}{kept})"
+
+    @overload
+    def __get__(self, owner: None, cls: type | None = None) -> Program[P, R]: ...
+    @overload
+    def __get__(
+        self: Program[Concatenate[O, Q], R], owner: O, cls: type | None = None
+    ) -> Callable[Q, Distribution[R]]: ...
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)
 
@@ -288,7 +301,8 @@ class Call:
         tree = self.table.programs.pop(self.key, None) or Node()
         with self.sources.watching():
             executions = leaves(self, tree, self.function)
-        remembered = self._remembered()
+        results = (self.table.symbols[leaf.result] for leaf in executions)
+        remembered = self._remembered() and not address_in(results)
         if remembered:
             self.table.programs[self.key] = tree
         if not executions and self.known:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
+from dolphin.execution.batching.pending import Pending
 from dolphin.execution.eager import eager
-from dolphin.execution.pending import Pending
 from dolphin.execution.tagged import Function, Tagged, check, operands, tagged_of, usage
 from dolphin.inputs.arguments import items
 from dolphin.operations import apply
@@ -19,7 +19,7 @@ from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.chance import Outcome
 from dolphin.symbolic.surroundings import surroundings
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Hashable)
 S = TypeVar("S")
 
 

@@ -15,13 +15,13 @@ import torch
 
 from dolphin.distribution import Distribution
 from dolphin.errors import DolphinError, InputError, shorten
+from dolphin.execution.batching.pending import Pending
 from dolphin.execution.eager import eager
-from dolphin.execution.pending import Pending
-from dolphin.execution.recollection import slots
+from dolphin.execution.recursion.recollection import slots
 from dolphin.execution.tagged import tagged_of
 from dolphin.operations import filter as filter_symbols
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.identity.functions import fingerprint
 
 S = TypeVar("S")
 Step = Callable[[Distribution[Any]], Distribution[Any]]

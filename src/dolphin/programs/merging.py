@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import MismatchError, shorten
-from dolphin.execution.contractions import one_per_sample
-from dolphin.execution.crew import SampleFailed
-from dolphin.execution.gathering import Part
-from dolphin.execution.pending import row_of
+from dolphin.execution.batching.contractions import one_per_sample
+from dolphin.execution.batching.crew import SampleFailed
+from dolphin.execution.batching.gathering import Part
+from dolphin.execution.batching.pending import row_of
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged, tagged_of
 
@@ -41,7 +41,7 @@ class _Merge:
             return self._distributions(where, values)
         if isinstance(first, Tensor):
             for number, value in enumerate(values):
-                if value.shape != first.shape:
+                if value.shape != first.shape or value.device != first.device:
                     self._refuse(where, 0, first, number, value)
             return torch.stack(list(values))
         if isinstance(first, Mapping):
@@ -111,7 +111,8 @@ def _described(value: Any) -> str:
     if isinstance(value, Distribution):
         return "a Distribution"
     if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
+        on = "" if value.device.type == "cpu" else f" on {value.device}"
+        return f"a tensor of shape {tuple(value.shape)}{on}"
     if isinstance(value, Mapping):
         return f"a dictionary with the keys {shorten(list(value), 60)}"
     if isinstance(value, (tuple, list)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten
-from dolphin.execution.crew import Crew, SampleFailed
+from dolphin.errors import DolphinError, FunctionError, InputError, MismatchError, shorten, told
+from dolphin.execution.batching.crew import Crew, SampleFailed
+from dolphin.execution.batching.in_step import by_place
+from dolphin.execution.batching.nodes import Form, Node, Nodes, Recipe
+from dolphin.execution.batching.pending import recorded_input, rows_given
 from dolphin.execution.eager import eager
-from dolphin.execution.in_step import by_place
-from dolphin.execution.nodes import Form, Node, Nodes, Recipe
-from dolphin.execution.pending import recorded_input, rows_given
 from dolphin.execution.tagged import Tagged, tagged_of
 from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, precision, read_symbols
@@ -27,11 +27,13 @@ from dolphin.programs.merging import merged
 from dolphin.provenance.contract import TagInfo
 from dolphin.provenance.differentiation import transformed
 from dolphin.provenance.registry import AnyProvenance, resolve
+from dolphin.symbolic.identity.functions import name_of
+from dolphin.symbolic.identity.thread_locals import thread_local_in
 from dolphin.symbolic.surroundings import surroundings
 from dolphin.symbolic.symbols import Symbols
 
 R = TypeVar("R")
-S = TypeVar("S")
+S = TypeVar("S", bound=Hashable)
 Plain = TypeVar("Plain", bound=int | float | complex | str | bytes | None)
 Samples = Sequence[Any] | Tensor | np.ndarray | Distribution[Any]
 """One entry per sample."""
@@ -53,6 +55,9 @@ class Batched(Generic[R]):
             ) from None
         functools.update_wrapper(self, program, updated=())
 
+    def __repr__(self) -> str:
+        return f"batched({name_of(self.program)})"
+
     def __get__(self, instance: Any, owner: type | None = None) -> Batched[R]:
         """As a method: the program of one object."""
         if instance is None:
@@ -72,10 +77,20 @@ class Batched(Generic[R]):
             if surroundings().sample is not None or transformed():
                 results = [_run_one(name, self.program, n, call) for n, call in enumerate(calls)]
             else:
+                self._refuse_thread_locals(name)
                 results = Crew(self.program, calls).run()
             return merged(name, results)
         except SampleFailed as failed:
             raise _explained(name, failed.number, failed.__cause__) from failed.__cause__
+
+    def _refuse_thread_locals(self, name: str) -> None:
+        read = thread_local_in(self.program)
+        if read:
+            raise FunctionError(
+                f"{name}: the program reads `{read}`, a threading.local, and samples of a batched "
+                "program run in threads of their own: it would not be the caller's value. Use a "
+                "contextvars.ContextVar, or pass the value on."
+            )
 
 
 def batched(program: Callable[..., R]) -> Batched[R]:
@@ -280,8 +295,20 @@ class Network(nn.Module, Generic[S]):
 
     def _scores(self, calls: Sequence[tuple[Any, ...]]) -> Tensor:
         """The network's outputs for many inputs, as one batch."""
-        columns = zip(*calls, strict=True)
-        out = self.net(*map(_together, columns))
+        together = [*map(_together, zip(*calls, strict=True))]
+        try:
+            out = self.net(*together)
+        except (DolphinError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            given = ", ".join(
+                f"{tuple(x.shape)} ({x.dtype}, {x.device})" if isinstance(x, Tensor) else shorten(x)
+                for x in together
+            )
+            raise FunctionError(
+                f"network: the network raised {told(error)}, called with a batch of {len(calls)}: "
+                f"{given}."
+            ) from error
         if not isinstance(out, Tensor) or out.shape != (len(calls), len(self.symbols)):
             got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else shorten(out)
             raise InputError(

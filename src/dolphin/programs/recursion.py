@@ -10,17 +10,17 @@ from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
+from dolphin.execution.batching.pending import Pending
 from dolphin.execution.draws import rounds
 from dolphin.execution.eager import eager
 from dolphin.execution.indices import Index
-from dolphin.execution.looping import KnownLoop
-from dolphin.execution.noting import Notes, noting
-from dolphin.execution.pending import Pending
-from dolphin.execution.recollection import Recollection
-from dolphin.execution.recurrences import Limit
-from dolphin.execution.renewing import changed, recursion
+from dolphin.execution.recursion.looping import KnownLoop
+from dolphin.execution.recursion.noting import Notes, noting
+from dolphin.execution.recursion.recollection import Recollection
+from dolphin.execution.recursion.recurrences import Limit
+from dolphin.execution.recursion.renewing import changed, recursion
+from dolphin.execution.recursion.sketching import RowLoop
 from dolphin.execution.selecting import places_of
-from dolphin.execution.sketching import RowLoop
 from dolphin.execution.tagged import Tagged, check_arity, operand, present_only, tagged_of, usage
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.inputs.arguments import count, flag

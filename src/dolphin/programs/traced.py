@@ -18,7 +18,7 @@ from dolphin.inputs.arguments import flag
 from dolphin.inputs.checks import Exclusive, Kind, check_distinct, read_groups, read_symbols
 from dolphin.inputs.shared import facts_of
 from dolphin.provenance.contract import Evaluator, Provenance
-from dolphin.provenance.facts import Facts, Groups
+from dolphin.provenance.facts import Facts, Groups, all_alone
 from dolphin.provenance.numerics import IMPOSSIBLE
 from dolphin.provenance.registry import AnyProvenance, resolve
 from dolphin.provenance.topk.encoding import code_of
@@ -48,6 +48,9 @@ class Traced(nn.Module):
         self.kind: Kind = "logits" if logits else "probs"
         self.evaluate = evaluate  # for algebras that compile the whole program
         self._prepare(torch.device("cpu"))
+
+    def extra_repr(self) -> str:
+        return f"symbols={shorten(self.symbols)}, provenance={self.provenance!r}"
 
     if TYPE_CHECKING:
 
@@ -192,7 +195,15 @@ def trace(
     ]
     notes = Notes(algebra, stand_ins)
     given = [
-        Tagged(domain, Noted(number), notes, 1, exclusive=len(groups) == 1)
+        Tagged(
+            domain,
+            Noted(number),
+            notes,
+            1,
+            exclusive=len(groups) == 1,
+            groups=groups,
+            normalised=logits and not all_alone(groups, len(domain)),
+        )
         for number, (domain, (_, groups, _)) in enumerate(zip(members, inputs, strict=True))
     ]
     result = program(*map(distribution_of, given))

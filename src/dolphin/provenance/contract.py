@@ -21,7 +21,8 @@ from torch import Tensor
 
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists
-from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.regrouping import Halves
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import log_of_rest, prob_of_log
 from dolphin.symbolic.growth import Growth
@@ -61,6 +62,12 @@ class Provenance(abc.ABC):
 
     repeatable: bool = True
     """Whether a group of a contraction may contain the same combination of tags several times."""
+
+    adds: bool = False
+    """Whether tags are numbers, ⊕ adds them and ⊗ multiplies them, as long as sums don't pass 1."""
+
+    adds_disjoint: bool = False
+    """Whether `contract_disjoint` adds numbers."""
 
     structural: ClassVar[bool] = False
     """Whether tags depend on the program alone, and numbers are used when they are read."""
@@ -166,7 +173,8 @@ class Provenance(abc.ABC):
     def deferral(self, plan: IndexLists, operands: Sequence[Tags]) -> Deferral | None:
         """How this contraction is computed if it is deferred until read; None to run it at once.
 
-        The first operand may be deferred itself; then the second one is passed in its place.
+        `operands` are two. The first may be deferred itself; then the second is passed in its
+        place. Under `torch.compile` and transforms of `torch.func` nothing is deferred.
         """
         return None
 
@@ -241,6 +249,26 @@ class Provenance(abc.ABC):
         """
         return None
 
+    def answers_loops(
+        self, form: Recurrence, limit: Limit, start: Tags, constant: Tags, other: Tags
+    ) -> bool:
+        """Whether `looped` succeeds, and `looped_for` may save some of its work."""
+        return False
+
+    def looped_for(
+        self,
+        form: Recurrence,
+        limit: Limit,
+        given: Sequence[Tags],
+        plan: Contraction,
+        partner: Tags,
+    ) -> Tags | None:
+        """The contraction of what `looped` gives, from `given`, and a partner.
+
+        None if all of it may as well be computed first.
+        """
+        return None
+
     has_row_loops: ClassVar[bool] = False
     """The same for recursions over per-row symbols: see `looped_in_rows`."""
 
@@ -262,6 +290,13 @@ class Provenance(abc.ABC):
 
     def negate(self, tags: Tags) -> Tags:
         raise UnsupportedError(f"negate: {self!r} has no negation.")
+
+    def negate_choices(self, tags: Tags, width: int) -> Tags:
+        """`negate`, where one of each `width` tags that follow each other holds for certain.
+
+        Override it where the negation of one can be computed more precisely from the others.
+        """
+        return self.negate(tags)
 
     def saturated(self, old: Tags, new: Tags) -> bool:
         """Whether an iteration that found no new symbols left the tags unchanged as well.
@@ -370,6 +405,9 @@ class Deferral:
     provenance: Provenance
     few: int
 
+    regroups: ClassVar[bool] = False
+    """Whether `read` makes use of `halves`."""
+
     def chain(self, first: Tags, steps: Steps) -> Tags:
         """The tags at the end of a chain."""
         tags = first
@@ -377,9 +415,12 @@ class Deferral:
             tags = self.provenance.combine([tags, other], plan)
         return tags
 
-    def read(self, first: Tags, steps: Steps, wanted: np.ndarray) -> Tensor | None:
+    def read(
+        self, first: Tags, steps: Steps, wanted: np.ndarray, halves: Halves | None = None
+    ) -> Tensor | None:
         """Log-probabilities of the symbol at place wanted[row] of each row of a chain, (r,).
 
-        None if computing all of it is at least as fast.
+        None if computing all of it is at least as fast. A chain with `halves` is a product of
+        integers, whose order is free.
         """
         return None

@@ -19,15 +19,13 @@ from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 
 from dolphin.errors import UnsupportedError
 
+# transformed(): whether the program runs under `torch.func.grad`, `jacrev`, `vmap` and the like.
+transformed = torch._C._are_functorch_transforms_active
+
 
 def followed() -> bool:
     """Whether every operation is traced by a compiler or a transform of `torch.func`."""
     return torch.compiler.is_compiling() or transformed()
-
-
-def transformed() -> bool:
-    """Whether the program runs under `torch.func.grad`, `jacrev`, `vmap` and the like."""
-    return torch._C._are_functorch_transforms_active()
 
 
 def vectorized(tensor: Tensor) -> bool:
@@ -48,6 +46,11 @@ def reading_is_free(tensor: Tensor) -> bool:
 
 def array_of(tensor: Tensor) -> np.ndarray:
     """The numbers of a tensor, under a transform of `torch.func` as well."""
+    if tensor.is_meta:
+        raise UnsupportedError(
+            "numbers are asked for, and a tensor on the meta device has none. Run the program on a "
+            "real device."
+        )
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     with torch._C._DisableFuncTorch():  # which would wrap the results of these again

@@ -35,7 +35,8 @@ NOWHERE = -1  # the origin of a row in which facts don't take part
 @functools.lru_cache(maxsize=64)
 def each_alone(columns: int) -> Groups:
     """The groups of independent facts; one object for each number of them."""
-    return tuple((column,) for column in range(columns))
+    longer = 1 << max(0, columns - 1).bit_length()  # another number in each step needs no loop
+    return each_alone(longer)[:columns] if columns < longer else tuple(zip(range(columns)))
 
 
 def all_alone(groups: Groups, columns: int) -> bool:

@@ -23,7 +23,7 @@ from dolphin.provenance.damp import DAMP
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.logarithms import LogTags, chunk_size
-from dolphin.provenance.numerics import floor
+from dolphin.provenance.numerics import expm1, floor, log1p
 from dolphin.provenance.plain_or import plain_or
 from dolphin.provenance.tensors import TensorProvenance
 
@@ -43,6 +43,13 @@ class TruthValues(TensorProvenance):
 
     def negation(self, tags: Tensor) -> Tensor:
         return 1.0 - tags
+
+    def negate_choices(self, tags: Tensor, width: int) -> Tensor:
+        choices = tags.reshape(-1, width, tags.shape[-1])
+        likely = choices.detach() > 0.6  # at most one; what is left of it may be rounded away
+        others = torch.where(likely, 0.0, self.to_probs(choices)).sum(1, keepdim=True)
+        likely = likely & (others.detach() > 0.0)
+        return torch.where(likely, others, self.negation(choices)).view(tags.shape)
 
 
 class ExtendedTruthValues(TruthValues):
@@ -115,6 +122,7 @@ class NoisyOr(LogTags):
     """
 
     name = "noisy-or"
+    adds_disjoint = True
     laws = SEMIRING | NEGATION | {"one-absorbs", "de-morgan"}
 
     def add(self, tags: Tensor, dim: int) -> Tensor:
@@ -168,12 +176,12 @@ class _NoisyOr(Formula):
     def formula(logs: Tensor, dim: int) -> Tensor:
         probs = logs.exp()
         certain = probs >= 1.0
-        fails = torch.log1p(-torch.where(certain, 0.0, probs))
+        fails = log1p(-torch.where(certain, 0.0, probs))
         none, total = fails.sum(dim), logs.logsumexp(dim)
         small = total < _small(logs)
         # The derivative of expm1 would be 0 beyond rounding, where that of exp is a tiny factor.
         far = small | (none < -1.0)
-        near = -torch.expm1(torch.where(far, -1.0, none))
+        near = -expm1(torch.where(far, -1.0, none))
         some = torch.where(far, 1.0 - torch.where(small, -1.0, none).exp(), near)
         # Next to something certain the product is 0: it has derivatives, its logarithm has none.
         sure = certain.any(dim)
@@ -260,6 +268,6 @@ class StableProduct(ExtendedTruthValues):
         kept = keep * tags
         # A difference to 1 would round small results away; next to 1 a logarithm has no gradient.
         small = kept.amax(dim) < 0.5
-        logs = torch.log1p(-torch.where(small.unsqueeze(dim), kept, 0.0))
-        some = torch.where(small, -torch.expm1(logs.sum(dim)), 1.0 - (1.0 - kept).prod(dim))
+        logs = log1p(-torch.where(small.unsqueeze(dim), kept, 0.0))
+        some = torch.where(small, -expm1(logs.sum(dim)), 1.0 - (1.0 - kept).prod(dim))
         return torch.where(none, self.zero, some)

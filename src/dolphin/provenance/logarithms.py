@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.provenance.facts import Facts
-from dolphin.provenance.numerics import ZERO, at_once, log1mexp, prob_of_log
+from dolphin.provenance.numerics import ZERO, at_once, log1mexp, log_of_others, prob_of_log
 from dolphin.provenance.tensors import TensorProvenance
 
 
@@ -41,6 +41,10 @@ class LogTags(TensorProvenance):
 
     def negation(self, tags: Tensor) -> Tensor:
         return log1mexp(tags)
+
+    def negate_choices(self, tags: Tensor, width: int) -> Tensor:
+        choices = tags.reshape(-1, width, tags.shape[-1])
+        return log_of_others(choices, 1, log1mexp).view(tags.shape)
 
 
 _IN_CACHE = 262_144  # numbers that stay in the CPU's cache while several operations use them

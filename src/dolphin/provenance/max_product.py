@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction
-from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Recurrence
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.facts import Facts
@@ -25,7 +25,7 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.winners import best_products
+from dolphin.provenance.winners import Asked, best_products, has_best_products
 
 
 class MaxProduct(LogTags):
@@ -68,13 +68,38 @@ class MaxProduct(LogTags):
         ]
         return self._assemble(parts, plan, operands)
 
+    def negate_choices(self, tags: Tensor, width: int) -> Tensor:
+        return self.negate(tags)  # gradients name the facts of one product; others would share them
+
     def saturated(self, old: Tensor, new: Tensor) -> bool:
         return bool((old == new).all())
 
     def looped(
         self, form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
     ) -> Tensor | None:
+        if not has_best_products(form, start, constant, other):
+            return None
         return best_products(form, limit, start, constant, other)
+
+    def answers_loops(
+        self, form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
+    ) -> bool:
+        return limit.enough and has_best_products(form, start, constant, other)
+
+    def looped_for(
+        self,
+        form: Recurrence,
+        limit: Limit,
+        given: Sequence[Tensor],
+        plan: Contraction,
+        partner: Tensor,
+    ) -> Tensor | None:
+        asked = Asked.of(form, plan, given, partner)
+        if asked is None:
+            return None
+        start, constant, other = given
+        found = best_products(form, limit, start, constant, other, asked)
+        return None if found is None else self.contract([found, partner], plan)
 
     def proofs(self, tags: Tensor, place: int, row: int) -> list[tuple[float, list[Any]]]:
         """The likeliest one, where gradients are recorded; the first of equally likely ones."""

@@ -33,6 +33,28 @@ def flush(dtype: torch.dtype) -> float:
     return math.log(floor(dtype)) + 7.0
 
 
+def log1p(numbers: Tensor) -> Tensor:
+    """log(1 + x) to full precision, for small x as well.
+
+    Other formats than torch's have no such function: an ONNX model would take the logarithm of a
+    rounded sum. So exported programs make up for the rounding, with the same derivative.
+    """
+    if not torch.compiler.is_exporting():
+        return torch.log1p(numbers)
+    above = 1.0 + numbers
+    return above.log() + (numbers - (above - 1.0)) / above.clamp(min=floor(above.dtype))
+
+
+def expm1(numbers: Tensor) -> Tensor:
+    """exp(x) - 1 to full precision, for small x as well; exported like `log1p`."""
+    if not torch.compiler.is_exporting():
+        return torch.expm1(numbers)
+    near = numbers.clamp(-1.0, 1.0)  # elsewhere nothing is lost
+    power = near.exp()
+    small = (power - 1.0) + power * (near - power.log())
+    return torch.where(numbers == near, small, numbers.exp() - 1.0)
+
+
 class _SafeLog(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -107,7 +129,7 @@ class _RestOfLog(_ProbOfLog):
 
     @staticmethod
     def forward(logs: Tensor) -> Tensor:
-        return -torch.expm1(logs)
+        return -expm1(logs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
@@ -205,16 +227,28 @@ def log1mexp(logs: Tensor) -> Tensor:
     return safe_log_of_facts(_rest_of_log(logs))
 
 
+def log_of_others(logs: Tensor, dim: int, rest: Callable[[Tensor], Tensor]) -> Tensor:
+    """log(1 - p) from log p of symbols of which one holds for certain, along a dimension.
+
+    `rest` of log p would round away what is left of a symbol that is nearly certain, and a softmax
+    its gradient. There it is the sum of the others.
+    """
+    likely = logs.detach() > -0.5  # at most one
+    others = torch.where(likely, ZERO, logs).logsumexp(dim, keepdim=True)
+    likely = likely & (others.detach() > IMPOSSIBLE)
+    return torch.where(likely, others, rest(torch.where(likely, -1.0, logs)))
+
+
 def log_of_rest(logs: Tensor, dtype: torch.dtype) -> Tensor:
     """log(1 - p) from log p. At p = 1 the rest is raised to a floor, but keeps its gradient.
 
     A symbol that is wrong and certain must be pushed down: clamping would remove its gradient.
     `dtype`: the precision of the facts, which may be less than that of the logarithms.
     """
-    likely = -torch.expm1(logs.clamp(min=-1.0))
+    likely = -expm1(logs.clamp(min=-1.0))
     lowest = torch.finfo(dtype).eps
     likely = (likely + (lowest - likely).clamp(min=0.0).detach()).log()
-    unlikely = torch.log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
+    unlikely = log1p(-logs.clamp(max=-0.5).exp())  # expm1 would lose tiny gradients
     return torch.where(logs > -0.7, likely, unlikely)
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Literal, NewType, TypeAlias, TypeVar, overload
 
-from dolphin.errors import InputError, listing, shorten
+from dolphin.errors import DolphinError, InputError, listing, shorten, told
 from dolphin.provenance.contract import Provenance
 from dolphin.provenance.damp import DAMP
 from dolphin.provenance.debugging import Boolean, Counting
@@ -88,9 +88,8 @@ def get_provenance(name: Any, **parameters: Any) -> Provenance:
     >>> dl.get_provenance("dtkp-am", k=3)
     TopKProofs(k=3)
     """
-    make = _factory("get_provenance", name)
     try:
-        return make(**parameters)
+        return _made("get_provenance", name, **parameters)
     except TypeError as error:
         raise InputError(f"get_provenance({shorten(name)}): {error}.") from None
 
@@ -105,6 +104,27 @@ def _factory(operation: str, name: Any) -> Callable[..., Provenance]:
             f"{operation}: no provenance {shorten(name)}; there are {listing(_BY_NAME, 20)}.{meant}"
         )
     return make
+
+
+def _made(operation: str, name: Any, **parameters: Any) -> Provenance:
+    """A provenance by name. One's own factory may make anything."""
+    make = _factory(operation, name)
+    if name in ProvenanceName.__args__:
+        return make(**parameters)
+    try:
+        made = make(**parameters)
+    except DolphinError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{operation}: the factory of the provenance {name!r} raised {told(error)}."
+        ) from error
+    if not isinstance(made, Provenance):
+        raise InputError(
+            f"{operation}: the factory of the provenance {name!r} returned {shorten(made)}; it "
+            "must return a dolphin.Provenance."
+        )
+    return made
 
 
 def register_provenance(name: str, factory: Callable[..., Provenance]) -> RegisteredName:
@@ -165,7 +185,7 @@ def resolve(operation: str, provenance: AnyProvenance | None) -> Provenance:
     if provenance is None:
         return _default.get()
     if isinstance(provenance, str):
-        return _factory(operation, provenance)()
+        return _made(operation, provenance)
     if not isinstance(provenance, Provenance):
         raise InputError(
             f"{operation}: provenance must be a Provenance such as dolphin.TopKProofs(k=3), or the "

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.provenance.fuzzy import NEGATION, SEMIRING, ExtendedTruthValues, uncertain
-from dolphin.provenance.numerics import rounding
+from dolphin.provenance.numerics import expm1, log1p, rounding
 
 
 class TNorm(ExtendedTruthValues):
@@ -263,8 +263,8 @@ class SchweizerSklar(TNorm):
         if self.p == 0.0:
             return a * (1.0 - b) + b
         # (1 - a)^p + (1 - b)^p - 2, and the root of what is 1 more; small enough not to overflow.
-        powers = torch.expm1(self.p * torch.log1p(-a)) + torch.expm1(self.p * torch.log1p(-b))
-        small = -torch.expm1(torch.log1p(powers) / self.p)
+        powers = expm1(self.p * log1p(-a)) + expm1(self.p * log1p(-b))
+        small = -expm1(log1p(powers) / self.p)
         most = 0.5 / max(1.0, abs(self.p))
         return torch.where(torch.maximum(a, b) < most, small, super().conorm(a, b))
 
@@ -297,14 +297,14 @@ class Frank(TNorm):
         if self.s == 1.0:
             return a * b
         base = math.log(self.s)
-        inner = torch.expm1(base * a) * torch.expm1(base * b) / math.expm1(base)
-        return torch.log1p(inner) / base
+        inner = expm1(base * a) * expm1(base * b) / math.expm1(base)
+        return log1p(inner) / base
 
     def slope(self, a: Tensor, b: Tensor) -> Tensor:
         if self.s == 1.0:
             return b
         base = math.log(self.s)
-        first, second = torch.expm1(base * a), torch.expm1(base * b)
+        first, second = expm1(base * a), expm1(base * b)
         return (1.0 + first) * second / (math.expm1(base) + first * second)
 
     def conorm(self, a: Tensor, b: Tensor) -> Tensor:

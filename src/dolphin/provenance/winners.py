@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.execution.indices import to_device
-from dolphin.execution.recurrences import Copies, Limit, Recurrence
+from dolphin.execution.indices import Contraction, to_device
+from dolphin.execution.recursion.recurrences import Copies, Limit, Recurrence
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import one_winner
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
@@ -31,29 +31,91 @@ _OF_NUMPY = (torch.float32, torch.float64)
 
 
 def best_products(
-    form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
+    form: Recurrence,
+    limit: Limit,
+    start: Tensor,
+    constant: Tensor,
+    other: Tensor,
+    asked: Asked | None = None,
 ) -> Tensor | None:
     """The logarithms of all symbols' best products when the rounds end.
 
-    None where it doesn't pay, if the rounds don't end in time, and if a symbol has several
-    constants, which would get another share of a gradient at ties.
+    Where something is `asked`, only of products that can decide the answer; others may be smaller
+    than they are. None if the rounds don't end in time.
     """
     given = spread_rows([start, constant, other])
-    rows = given[0].shape[1]
-    if followed() or not reading_is_free(start) or len({each.dtype for each in given}) > 1:
-        return None
-    if start.dtype not in _OF_NUMPY or form.constants.max(initial=0) > 1:
-        return None
-    if form.copies.into.places.size * rows > chunk_elements():
-        return None
     recorded = torch.is_grad_enabled() and any(logs.requires_grad for logs in given)
     with torch.no_grad():
-        every = _run(form, limit, recorded, *given)
-    return None if every is None else _Rounds.of(form, len(every) - 1, [every], *given)
+        every = _run(form, limit, recorded, *given, asked=asked)
+    if every is None:
+        return None
+    return _Rounds.of(form, len(every) - 1, [every], None if asked is None else limit, *given)
+
+
+def has_best_products(form: Recurrence, start: Tensor, constant: Tensor, other: Tensor) -> bool:
+    """Whether `best_products` applies, and pays.
+
+    Not if a symbol has several constants, which would get another share of a gradient at ties.
+    """
+    given = [start, constant, other]
+    if followed() or not reading_is_free(start) or len({each.dtype for each in given}) > 1:
+        return False
+    if start.dtype not in _OF_NUMPY or form.constants.max(initial=0) > 1:
+        return False
+    rows = max(each.shape[1] for each in given)
+    return form.copies.into.places.size * rows <= chunk_elements()
+
+
+class Asked:
+    """The best product of a symbol and a partner, over some pairs, for each row.
+
+    Factors are at most 1, so nothing that follows from a product below the best answer so far
+    can be a better one: such products are not followed. PathFinder on 16×16 blocks follows
+    one in ten numbers or less after the third round.
+    """
+
+    def __init__(self, form: Recurrence, plan: Contraction, partner: Tensor, rows: int) -> None:
+        symbols, places = plan.indices
+        slots = form.copies.slots_of(symbols)
+        values = partner.detach().expand(-1, rows).numpy()
+        self.partners = np.full((form.copies.slots, values.shape[1]), -math.inf, values.dtype)
+        if len(np.unique(slots)) == len(slots):
+            self.partners[slots] = values.take(places, axis=0)
+        else:
+            np.maximum.at(self.partners, slots, values.take(places, axis=0))
+        self.best = np.full(values.shape[1], -math.inf, values.dtype)
+
+    @classmethod
+    def of(
+        cls, form: Recurrence, plan: Contraction, given: Sequence[Tensor], partner: Tensor
+    ) -> Asked | None:
+        """None if there are several answers, or a factor above 1."""
+        other, rows = given[-1], max(each.shape[1] for each in given)
+        if plan.groups != 1 or partner.shape[1] not in (1, rows) or partner.dtype != other.dtype:
+            return None
+        if followed() or not reading_is_free(partner) or bool((other > 0.0).any()):
+            return None
+        return None if bool((partner > 0.0).any()) else cls(form, plan, partner, rows)
+
+    def see(self, state: np.ndarray) -> np.ndarray:
+        """The best answer that is known, for each row, with the numbers of a state."""
+        np.maximum(self.best, (state + self.partners).max(0), out=self.best)
+        return self.best
+
+    def see_some(self, at: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """The same with some numbers, at these places."""
+        np.maximum.at(self.best, row, numbers + self.partners.reshape(-1).take(at))
+        return self.best
 
 
 def _run(
-    form: Recurrence, limit: Limit, recorded: bool, start: Tensor, constant: Tensor, other: Tensor
+    form: Recurrence,
+    limit: Limit,
+    recorded: bool,
+    start: Tensor,
+    constant: Tensor,
+    other: Tensor,
+    asked: Asked | None = None,
 ) -> list[Tensor] | None:
     """All states by slot, or the last one; None if they don't settle in time.
 
@@ -66,11 +128,12 @@ def _run(
     room = start.new_empty(depth * min(step, copies.n), rows)
     cuts = (slice(at, min(at + step, copies.n)) for at in range(0, copies.n, step))
     parts = [_Part(copies, where, other, room) for where in cuts]
-    every, few = [state], None
+    every, few, rising = [state], None, False
     for _ in range(limit.rounds):
         if few is not None:
-            new, few = _improved(copies, state, few, other)
+            new, few = _improved(copies, state, few, other, asked)
             done = not len(few)
+            few = few if len(few) * _FEW < state.numel() else None
         else:
             new = torch.empty_like(state)
             new.view(copies.count, -1, rows)[:, copies.n] = -math.inf
@@ -80,10 +143,12 @@ def _run(
             if form.keeps:
                 torch.maximum(new, state, out=new)
             unlike = new.numpy() != state.numpy()
+            # Once a round only improves products, so does every later one.
+            if asked is not None and (rising := rising or bool((new >= state).all())):
+                unlike &= new.numpy() >= asked.see(new.numpy())
             count = np.count_nonzero(unlike)
             done = not count
-            # Once a round only improves products, so does every later one.
-            if count * _FEW < unlike.size and bool((new >= state).all()):
+            if count * _FEW < unlike.size and (rising or bool((new >= state).all())):
                 few = np.flatnonzero(unlike)
         every = [*every, new] if recorded else [new]
         if done:
@@ -93,7 +158,7 @@ def _run(
 
 
 def _improved(
-    copies: Copies, state: Tensor, changed: np.ndarray, other: Tensor
+    copies: Copies, state: Tensor, changed: np.ndarray, other: Tensor, asked: Asked | None
 ) -> tuple[Tensor, np.ndarray]:
     """The state after a round that can only improve it, and what it changes.
 
@@ -102,16 +167,27 @@ def _improved(
     rows, factors, known = state.shape[1], _flat(other), _flat(state)
     slot, row = np.divmod(changed, rows)
     place = slot % (copies.n + 1)
-    leads, others = (
-        each.take(place, axis=1) for each in (copies.out_of.places, copies.out_of.others)
+    leads, others = copies.out_of.by_symbol
+    products = factors.take(others.take(place, axis=0) * rows + row[:, None])
+    products += known.take(changed)[:, None]
+    # Numbers with products that are large enough, and which ones of theirs these are.
+    some = np.flatnonzero(
+        products >= (-math.inf if asked is None else asked.best.take(row)[:, None])
     )
-    targets = (leads + (slot - place)) * rows + row
-    products = factors.take(others * rows + row) + known.take(changed)
-    some = np.flatnonzero((products > known.take(targets)) & (leads < copies.n))
-    targets, products = targets.reshape(-1).take(some), products.reshape(-1).take(some)
+    which, lane = np.divmod(some, copies.out_of.depth)
+    lead = leads.reshape(-1).take(place.take(which) * copies.out_of.depth + lane)
+    targets = (lead + (slot - place).take(which)) * rows + row.take(which)
+    products = products.reshape(-1).take(some)
+    better = np.flatnonzero((products > known.take(targets)) & (lead < copies.n))
+    targets, products = targets.take(better), products.take(better)
     new = state.clone()
-    np.maximum.at(_flat(new), targets, products)
-    return new, np.unique(targets)
+    numbers = _flat(new)
+    np.maximum.at(numbers, targets, products)
+    targets = np.unique(targets)
+    if asked is not None:
+        row, reached = targets % rows, numbers.take(targets)
+        targets = targets[reached >= asked.see_some(targets, row, reached).take(row)]
+    return new, targets
 
 
 class _Part:
@@ -150,22 +226,32 @@ class _Rounds(Formula):
 
     @staticmethod
     def value(
-        ctx: Any, form: Recurrence, rounds: int, computed: list[Any], *operands: Tensor
+        ctx: Any,
+        form: Recurrence,
+        rounds: int,
+        computed: list[Any],
+        limit: Limit | None,
+        *operands: Tensor,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         every = computed.pop()  # only what the backward pass needs stays alive
-        ctx.form = form
+        ctx.form, ctx.limit = form, limit
         return form.copies.by_symbol(every[-1]), (*operands, *every)
 
     @staticmethod
     def gradients(ctx: Any, saved: Sequence[Tensor], grad: Tensor) -> Sequence[Tensor | None]:
         start, constant, other, *every = saved
-        back = _Back(ctx.form, constant, other, grad)
-        for turn in range(len(every) - 1, 0, -1):
-            back.round(every[turn - 1], every[turn])
+        back = _Back(ctx.form, constant, other, grad).through(every)
+        if back.tied and ctx.limit is not None:
+            # How often a tie is met again depends on the number of rounds, which depends on all.
+            all_rounds = _run(ctx.form, ctx.limit, True, start, constant, other)
+            assert all_rounds is not None
+            back = _Back(ctx.form, constant, other, grad).through(all_rounds)
         return back.of_state()[: len(start)], back.of_constant(), back.of_other()
 
     @staticmethod
-    def formula(form: Recurrence, rounds: int, computed: Any, *operands: Tensor) -> Tensor:
+    def formula(
+        form: Recurrence, rounds: int, computed: Any, limit: Any, *operands: Tensor
+    ) -> Tensor:
         start, constant, other = operands
         n, rows = form.n, start.shape[1]
         constant = constant.masked_fill(
@@ -197,10 +283,19 @@ class _Back:
         every = _flat(form.copies.arranged(_filled_up(grad, form.n + 1, 0.0)))
         self.at = every.nonzero()[0]
         self.grad = every[self.at]
+        self.tied = False
         self._to_constants: list[tuple[np.ndarray, np.ndarray]] = []
         self._to_others: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def round(self, before: Tensor, after: Tensor) -> None:
+    def through(self, every: Sequence[Tensor]) -> _Back:
+        """The same after all rounds, from the last to the first."""
+        for turn in range(len(every) - 1, 0, -1):
+            if not len(self.at):
+                break
+            self._round(every[turn - 1], every[turn])
+        return self
+
+    def _round(self, before: Tensor, after: Tensor) -> None:
         """From gradients of the state after a round to those of the state before it."""
         at, old = self.at, _flat(before)
         place = at % self.width // self.rows
@@ -213,6 +308,9 @@ class _Back:
         shares = _shares(np.stack(choices), _flat(after)[at], self.grad)
         passed = _shares(products, best, shares[1])
         some = passed.nonzero()
+        kept = [np.count_nonzero(shares[0]), len(some[0])]
+        kept += [np.count_nonzero(shares[2])] if self.form.keeps else []
+        self.tied = self.tied or sum(kept) > len(at)
         self._to_constants.append((at, shares[0]))
         self._to_others.append((others[some], passed[some]))
         going, grads = [sources[some]], [passed[some]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.symbolic.identity import fingerprint
+from dolphin.symbolic.identity.functions import fingerprint
 from dolphin.symbolic.kinds import kind
 
 

@@ -6,15 +6,15 @@ import contextlib
 import inspect
 import itertools
 import types
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from dolphin.errors import DolphinError, FunctionError, SymbolError, shorten, told
 from dolphin.symbolic.chance import Sources, Weighted, chance_number
-from dolphin.symbolic.changing import Changing, including
-from dolphin.symbolic.identity import fingerprint, key_of
+from dolphin.symbolic.identity.changing import Changing, including
+from dolphin.symbolic.identity.functions import fingerprint, key_of
 from dolphin.symbolic.memos import MISSING
 from dolphin.symbolic.surroundings import calls_of_functions
 from dolphin.symbolic.tables import SymbolTable
@@ -64,6 +64,8 @@ def evaluate(
         seen = None if memo is None or watch is None else watch.over(len(made), len(memo))
         for part in _parts(len(made), seen, alone):
             made[part], kept[part] = call.some([column[part].tolist() for column in new])
+    if call.address and watch is not None:
+        watch.disturb(f"returned {call.address}, which contains an address")
     if memo is not None and (watch is None or watch.steady):
         table.remember(memo, [column[kept] for column in new], made[kept], since)
     results[missing] = made if inverse is None else made[inverse]
@@ -83,6 +85,7 @@ class Watch:
         self.look = look  # computes the key again
         self.changing = changing  # what may change about the arguments
         self.steady = True
+        self.reason = ""  # why it is not
 
     @classmethod
     def of(
@@ -122,7 +125,13 @@ class Watch:
             start = stop
 
     def check(self) -> None:
-        self.steady = self.steady and self.look() == self.key
+        if self.steady and self.look() != self.key:
+            self.disturb("changes what it reads")
+
+    def disturb(self, reason: str) -> None:
+        """Results are not to be kept, for this reason."""
+        if self.steady:
+            self.steady, self.reason = False, reason
 
 
 def _parts(count: int, parts: Iterator[slice] | None, alone: bool) -> Iterator[slice]:
@@ -161,6 +170,7 @@ class _Call:
         self.condition = condition
         self.table = table
         self.sources = sources
+        self.address = ""  # a result that tells where an object is in memory
 
     def some(self, columns: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         """The results for some combinations, given by columns, and which may be remembered.
@@ -173,8 +183,11 @@ class _Call:
         made = np.full(count, ABSENT, dtype=np.int64)
         places, results = self._in_one_go(columns) or self._one_by_one(columns, made)
         kept = np.full(count, self.sources is None or self.sources.take_note())
+        kinds = set(map(type, results))
+        if not self.address and not kinds.isdisjoint(_WITH_TEXTS):
+            self.address = address_in(results)
         with contextlib.suppress(Exception):  # one of them fails again below
-            if Weighted not in set(map(type, results)):
+            if Weighted not in kinds:
                 made[places] = self.table.numbers(results)
                 return made, kept
         for place, result in zip(places, results, strict=True):
@@ -195,12 +208,14 @@ class _Call:
             given = [list(map(symbol, column)) for column in columns]
             if self.condition is not None:
                 holds = list(map(self.condition, *given))
-                if not {bool, np.bool_}.issuperset(map(type, holds)):
+                # `map` takes a StopIteration that a function raises for its end.
+                if len(holds) < len(places) or not _BOOLEANS.issuperset(map(type, holds)):
                     return None
                 if not all(holds):
                     places = np.flatnonzero(holds)
                     given = [list(itertools.compress(column, holds)) for column in given]
-            return places, list(map(self.function, *given))
+            results = list(map(self.function, *given))
+            return None if len(results) < len(places) else (places, results)
         except Exception:
             return None
 
@@ -286,6 +301,25 @@ class _Call:
                 f"{'s' * (len(arguments) != 1)}"
             )
         return FunctionError(message + ".")
+
+
+_WITH_TEXTS = frozenset({str, tuple})
+_BOOLEANS = frozenset({bool, np.bool_})
+
+
+def address_in(results: Iterable[Any]) -> str:
+    """A text that contains an address, as the `repr` of most objects does; "" if there is none.
+
+    >>> address_in(["pure", (1, 2)]), address_in([(1, repr(object()))]) == ""
+    ('', False)
+    """
+    items: list[Any] = list(results)
+    while items:
+        texts = [item for item in items if type(item) is str]
+        if texts and " at 0x" in "\n".join(texts):
+            return next(shorten(text) for text in texts if " at 0x" in text)
+        items = [*itertools.chain.from_iterable(item for item in items if type(item) is tuple)]
+    return ""
 
 
 def _arity(function: Callable[..., Any]) -> int | None:

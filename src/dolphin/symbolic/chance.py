@@ -22,7 +22,7 @@ import numpy as np
 from dolphin.errors import InputError, shorten
 from dolphin.symbolic.tables import SymbolTable
 
-S = TypeVar("S")
+S = TypeVar("S", bound=Hashable)
 
 MOST_BELOW_ZERO = 1e-4  # how far below 0 rounding may carry a weight
 MOST_ABOVE_ONE = 1e-3  # how far above 1 rounding may carry a sum

@@ -193,17 +193,6 @@ def is_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and all(same) and cls.__iter__ is tuple.__iter__
 
 
-def is_flat(symbol: Any) -> bool:
-    """Whether a symbol is a scalar, or a tuple of scalars, that is canonical as it is.
-
-    >>> is_flat((1, "+", 2.5)), is_flat((1, (2, 3))), is_flat((1, math.nan))
-    (True, False, False)
-    """
-    if type(symbol) is not tuple:
-        return type(symbol) in FLAT and symbol == symbol
-    return FLAT.issuperset(map(type, symbol)) and all(map(operator.eq, symbol, symbol))
-
-
 def equal(one: Any, other: Any) -> bool:
     """Whether two symbols are equal; they are not if `__eq__` can't tell."""
     try:

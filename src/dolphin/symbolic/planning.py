@@ -16,7 +16,7 @@ import numpy as np
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, name_of
 from dolphin.symbolic.chance import Sources, expanded
-from dolphin.symbolic.identity import note_not_remembered
+from dolphin.symbolic.identity.functions import note_not_remembered
 from dolphin.symbolic.plans import (
     AntiDiagonals,
     Combinations,
@@ -26,7 +26,7 @@ from dolphin.symbolic.plans import (
     caches,
     check_size,
 )
-from dolphin.symbolic.row_planning import group_rows, row_plan
+from dolphin.symbolic.row_planning import group_rows, places_of_all, row_plan
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tables import SymbolTable
 from dolphin.symbolic.tasks import Task, looked_up, results_of
@@ -63,8 +63,7 @@ def make_plan(
     watch.check()
     if watch.steady and sources.remembered:
         return caches.plans.put(whole, plan)
-    reason = "changes what it reads" if sources.remembered else "reads the numbers of tensors"
-    note_not_remembered(task.function, reason)
+    note_not_remembered(task.function, watch.reason or "reads the numbers of tensors")
     return plan
 
 
@@ -117,7 +116,7 @@ def _shared_plan(
         results = results_of(task, key, table, columns, watch, sources)
     if len(results) and results.min() < ABSENT:
         if places is None:
-            places = [grid.reshape(-1) for grid in np.indices(sizes)]
+            places = places_of_all(*sizes)
         numbers = [domain.numbers(table) for domain in domains]
         return _chance_plan(task, table, numbers, results, places, skipped)
     return grouped(table, results, places, sizes, skipped)
@@ -133,19 +132,21 @@ def grouped(
     """The plan that ⊕-es equal results. `places` None: of all combinations, in order."""
     classes = np.where(results == ABSENT, ABSENT, table.classes(results))
     first, group_of = _groups(classes, len(table))
-    members = Symbols.of(table.symbols[n] for n in results[first])
+    members = Symbols.numbered(table, results[first])
     if places is None and not any(skipped) and _is_convolution(group_of, sizes):
         return Plan(members, AntiDiagonals((sizes[0], sizes[1])))
     keep = group_of != ABSENT
     everything = places is None and not any(skipped) and bool(keep.all())
     if places is None:
-        places = [grid.reshape(-1) for grid in np.indices(sizes)]
-    if not keep.all():
-        group_of = group_of[keep]
-        places = [place[keep] for place in places]
-    indices = [place for place, skip in zip(places, skipped, strict=True) if not skip]
-    whole = tuple(sizes) if everything else None
-    return Plan(members, Combinations(indices, group_of, len(members), whole))
+        places = places_of_all(*sizes)
+    used = [place for place, skip in zip(places, skipped, strict=True) if not skip]
+    combinations = Combinations(
+        [place[keep] for place in used],
+        group_of[keep],
+        len(members),
+        tuple(sizes) if everything else None,
+    )
+    return Plan(members, combinations)
 
 
 def _chance_plan(
@@ -162,7 +163,7 @@ def _chance_plan(
     assert each is not None
     keep = each.results != ABSENT
     first, group_of = _groups(table.classes(each.results[keep]), len(table))
-    members = Symbols.of(table.symbols[n] for n in each.results[keep][first])
+    members = Symbols.numbered(table, each.results[keep][first])
     used = [place for place, skip in zip(places, skipped, strict=True) if not skip]
     indices = [*(place[each.origin[keep]] for place in used), each.column[keep]]
     return Plan(members, Combinations(indices, group_of, len(members)), each.draws)
@@ -185,8 +186,8 @@ def _product_results(
     parts = []
     for start in range(0, len(first), step):
         some = (first[start : start + step], *rest)
-        grids = np.indices(tuple(map(len, some)))
-        columns = [n[grid.reshape(-1)] for n, grid in zip(some, grids, strict=True)]
+        places = places_of_all(*map(len, some))
+        columns = [number[place] for number, place in zip(some, places, strict=True)]
         parts.append(results_of(task, key, table, columns, watch, sources))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
@@ -195,7 +196,7 @@ def _shared_union(domains: Sequence[Any]) -> Plan:
     table = caches.current_table()
     numbers = np.concatenate([domain.numbers(table) for domain in domains])
     first, group_of = _groups(table.classes(numbers), len(table))
-    members = Symbols.of(table.symbols[n] for n in numbers[first])
+    members = Symbols.numbered(table, numbers[first])
     index = np.arange(len(group_of))
     return Plan(members, Combinations([index], group_of, len(members)))
 

@@ -17,7 +17,7 @@ from dolphin.settings import current_settings
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Draws
-from dolphin.symbolic.changing import Changing
+from dolphin.symbolic.identity.changing import Changing
 from dolphin.symbolic.joins import Joined
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tables import SymbolTable

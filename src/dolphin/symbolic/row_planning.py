@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.calling import ABSENT, Watch, name_of
 from dolphin.symbolic.chance import Sources, expanded
-from dolphin.symbolic.identity import note_not_remembered
+from dolphin.symbolic.identity.functions import note_not_remembered
 from dolphin.symbolic.joins import Joined, Matches, Sorted, in_rows
 from dolphin.symbolic.plans import (
     Combinations,
@@ -69,7 +70,7 @@ def row_plan(
     find = _products if task.on is None else _lookups if _is_lookup(domains) else _joins
     row, places, results = find(call)
     if watch is not None and not watch.steady:
-        note_not_remembered(task.function, "changes what it reads")
+        note_not_remembered(task.function, watch.reason)
     each = None
     if results.min(initial=0) < 0:
         each = expanded(table, name_of(task.function), results, _taken(numbers, row, places))
@@ -205,8 +206,7 @@ def _products(call: _Call) -> _Combined:
     widths = [number.shape[1] for number in numbers]
     size = rows.batch * int(np.prod(widths, dtype=object))
     check_size(call.task.operation, widths, size, rows.batch)
-    grid = _known_grid if size <= _SMALL else _grid
-    row, *places = grid(rows.batch, *widths)
+    row, *places = places_of_all(rows.batch, *widths)
     valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
     for number, place in zip(numbers, places, strict=True):
         if (number == ABSENT).any():
@@ -219,8 +219,12 @@ def _products(call: _Call) -> _Combined:
 _SMALL = 1 << 14  # combinations of a grid that is kept
 
 
-def _grid(*sizes: int) -> list[np.ndarray]:
+def places_of_all(*sizes: int) -> list[np.ndarray]:
     """The place of every combination along each axis, the first one slowest."""
+    return (_known_grid if math.prod(sizes) <= _SMALL else _grid)(*sizes)
+
+
+def _grid(*sizes: int) -> list[np.ndarray]:
     grids = [grid.reshape(-1) for grid in np.indices(sizes)]
     for grid in grids:
         grid.flags.writeable = False

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from dolphin.execution.nodes import Sample
-    from dolphin.execution.noting import Notes
+    from dolphin.execution.batching.nodes import Sample
     from dolphin.execution.profiling import Profile
-    from dolphin.execution.renewing import Recursion
-    from dolphin.execution.sketching import Sketch
+    from dolphin.execution.recursion.noting import Notes
+    from dolphin.execution.recursion.renewing import Recursion
+    from dolphin.execution.recursion.sketching import Sketch
     from dolphin.execution.tagged import Tagged
     from dolphin.symbolic.executions import Execution
 

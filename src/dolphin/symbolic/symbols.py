@@ -12,7 +12,7 @@ import numpy as np
 
 from dolphin.errors import SymbolError, shorten
 from dolphin.symbolic.bounded import BoundedCache, register
-from dolphin.symbolic.changing import Changing, changing_among
+from dolphin.symbolic.identity.changing import Changing, changing_among
 from dolphin.symbolic.kinds import (
     SCALARS,
     canonical,
@@ -32,20 +32,22 @@ class Symbols(Sequence[Any]):
 
     __slots__ = (
         "__weakref__",
-        "_changing",
         "_distinct",
         "_index",
         "_looked_up",
         "_numbered",
+        "changing",
         "members",
+        "width",
     )
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
+        self.width = len(members)
+        self.changing: Changing = changing_among(members)  # what may change about them
         self._distinct = False  # True once that is known
         self._looked_up: tuple[Symbols, np.ndarray] | None = None
         self._index: dict[Any, int] | None = None
-        self._changing: Changing | None = None
         self._numbered: tuple[weakref.ref[SymbolTable], np.ndarray] | None = None
 
     @classmethod
@@ -67,6 +69,13 @@ class Symbols(Sequence[Any]):
         return result
 
     @classmethod
+    def numbered(cls, table: SymbolTable, numbers: np.ndarray) -> Symbols:
+        """The `Symbols` of the members with these numbers in a table."""
+        result = cls.of(tuple(map(table.symbols.__getitem__, numbers.tolist())))
+        result._numbered = (weakref.ref(table), numbers)
+        return result
+
+    @classmethod
     def _slowly(cls, given: tuple[Any, ...]) -> Symbols:
         """The same for arbitrary symbols."""
         members = tuple(map(canonical, given))
@@ -82,17 +91,10 @@ class Symbols(Sequence[Any]):
         return Symbols.of, (self.members,)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return self.width
 
     def __getitem__(self, item: Any) -> Any:
         return self.members[item]
-
-    @property
-    def changing(self) -> Changing:
-        """What may change about them."""
-        if self._changing is None:
-            self._changing = changing_among(self.members)
-        return self._changing
 
     @property
     def _places(self) -> dict[Any, int]:

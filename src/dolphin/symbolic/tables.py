@@ -9,14 +9,15 @@ holds the table, and finds what was remembered in it.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dolphin.errors import SymbolError, shorten
-from dolphin.symbolic.changing import Changing, changing_among, is_plain
 from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds
+from dolphin.symbolic.identity.changing import Changing, changing_among, is_plain
 from dolphin.symbolic.kinds import (
     canonical,
     compares_with_anything,
@@ -130,15 +131,20 @@ class SymbolTable:
     def known_numbers(self, symbols: list[Any]) -> np.ndarray | None:
         """The same without a Python loop; None unless all are known and obviously alike.
 
-        0.2 instead of 1.4 microseconds per symbol.
+        0.2 instead of 1.4 microseconds per symbol, 0.1 for objects that the table has itself.
         """
-        cls = simple_type(symbols)
-        if cls is None:
+        try:
+            numbers: list[Any] = list(map(self._numbers.get, symbols))
+        except Exception:  # unhashable, or an `__eq__` that takes only its own type
             return None
-        numbers: list[Any] = list(map(self._numbers.get, symbols))
         if None in numbers:
             return None
         found = np.array(numbers, dtype=np.int64)
+        if all(map(operator.is_, symbols, map(self.symbols.__getitem__, numbers))):
+            return found
+        cls = simple_type(symbols)
+        if cls is None:
+            return None
         return found if (self._simple[found] == self._kinds.type_number(cls)).all() else None
 
     def _flat_numbers(self, symbols: list[Any], kinds: np.ndarray) -> np.ndarray:

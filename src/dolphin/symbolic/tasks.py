@@ -10,8 +10,8 @@ import numpy as np
 from dolphin.settings import current_settings
 from dolphin.symbolic.calling import ABSENT, Watch, evaluate
 from dolphin.symbolic.chance import Sources
-from dolphin.symbolic.changing import Changing, including
-from dolphin.symbolic.identity import key_of
+from dolphin.symbolic.identity.changing import Changing, including
+from dolphin.symbolic.identity.functions import key_of
 from dolphin.symbolic.lookups import KeyReader, joined
 from dolphin.symbolic.plans import (
     Domain,
@@ -36,8 +36,10 @@ class Task(NamedTuple):
         Tensors that they refer to are added to `sources`; `changing` is what may change about
         their arguments.
         """
-        functions = (self.function, self.condition, *(self.on or ()))
-        key = key_of(self.operation, functions, self.cache, sources.slot)
+        key = key_of(self.operation, (self.function, self.condition), self.cache, sources.slot)
+        if self.on is not None:  # keys of a join are symbols, never weights: no tensor is a source
+            on = key_of(self.operation, self.on, self.cache)
+            key = None if key is None or on is None else (key, on)
         return including(key, changing, self.function) if changing else key
 
     def watch(self, key: Hashable | None, sources: Sources, changing: Changing) -> Watch | None:

@@ -149,6 +149,23 @@ def _busy() -> str:
     )
 
 
+def _positive(text: str) -> int:
+    """A whole number from 1 upwards."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def _device(text: str) -> str:
+    """A device of this machine."""
+    try:
+        torch.zeros(1, device=text).item()
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        raise argparse.ArgumentTypeError(f"{text} can't be used here: {error}") from None
+    return text
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `dolphin bench`."""
     options = argparse.ArgumentParser(
@@ -159,14 +176,18 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "names", nargs="*", metavar="PROGRAM", help="which programs (default: all)"
     )
-    options.add_argument("--batch", type=int, help="rows of a batch (default: each program's own)")
+    options.add_argument(
+        "--batch", type=_positive, help="rows of a batch (default: each program's own)"
+    )
     options.add_argument("--provenance", help="e.g. damp or dtkp-am (default: each program's own)")
     options.add_argument("--k", type=int, help="proofs of a symbol, for provenances that keep some")
-    options.add_argument("--steps", type=int, default=20, help="timed steps (default: 20)")
+    options.add_argument("--steps", type=_positive, default=20, help="timed steps (default: 20)")
     options.add_argument("--inputs", choices=get_args(Inputs), default="early",
                       help="a network early in training, or a confident one")  # fmt: skip
-    options.add_argument("--device", default="cpu")
-    options.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
+    options.add_argument("--device", type=_device, default="cpu")
+    options.add_argument(
+        "--threads", type=_positive, help="threads of torch (default: its own choice)"
+    )
     options.add_argument("--no-memory", action="store_true", help="don't measure peak memory")
     options.add_argument(
         "--json", type=Path, metavar="FILE", help="write the results there as well"
@@ -184,6 +205,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             case.algebra()
     except (ValueError, dl.DolphinError) as error:
         options.error(str(error))
+    if args.json is not None and args.json.is_dir():
+        options.error(f"--json {args.json} is a folder, not a file")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     out = sys.stdout

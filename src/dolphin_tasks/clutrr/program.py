@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -69,7 +70,7 @@ def relation_asked_for(told: dl.Distribution, links: int | None = None) -> dl.Di
     Where probabilities are added up, `links` bounds how many told facts a derivation may use, and
     each derivation counts once.
     """
-    return _asked_for(derive(told) if links is None else _answers_by_length(told, links))
+    return _asked_for(derive(told)) if links is None else _answers_by_length(told, links)
 
 
 def relation_along(told: dl.Distribution) -> dl.Distribution:
@@ -97,29 +98,49 @@ def derive(told: dl.Distribution) -> dl.Distribution:
     return dl.fixpoint(lambda known: dl.union(told, _compose(known, known)), told)
 
 
-def _compose(first: dl.Distribution, second: dl.Distribution) -> dl.Distribution:
+def _compose(
+    first: dl.Distribution,
+    second: dl.Distribution,
+    where: Callable[[Fact, Fact], bool] = connects,
+    function: Callable[[Fact, Fact], Any] = compose,
+) -> dl.Distribution:
     """Facts composed with facts about the person that they end with."""
     return dl.apply_if(
-        first, second, compose, connects, on=(lambda fact: fact.who, lambda fact: fact.whose)
+        first, second, function, where, on=(lambda fact: fact.who, lambda fact: fact.whose)
     )
 
 
 def _answers_by_length(told: dl.Distribution, links: int) -> dl.Distribution:
-    """Facts from one told fact, from two, from three ..., all together.
+    """Answers from one told fact, from two, from three ..., all together.
 
-    Of those from `links` facts, which nothing is derived from, only answers: they begin with
-    a fact about the asker and end with one that leads to the person asked about.
+    Of facts from one less than `links`, only those that an answer can begin or end with; of those
+    from `links`, which nothing is derived from, only answers: a step of CLUTRR-4 takes 7 % less
+    CPU time than with all facts.
     """
     by_length = [told]
     for length in range(2, links):
+        where = connects if length < links - 1 else _begins_or_ends
         splits = [(by_length[left], by_length[-1 - left]) for left in range(length - 1)]
-        by_length.append(dl.union(*(_compose(first, second) for first, second in splits)))
-    if links == 1:
-        return told
-    begun = [dl.filter(facts, lambda fact: fact.whose == ASKER) for facts in by_length]
-    ended = [dl.filter(facts, lambda fact: fact.who == ASKED) for facts in by_length]
-    last = [_compose(first, second) for first, second in zip(begun, ended[::-1], strict=True)]
-    return dl.union(*begun, *last)
+        by_length.append(dl.union(*(_compose(first, second, where) for first, second in splits)))
+    answers = [_asked_for(facts) for facts in by_length]
+    if links > 1:
+        pairs = zip(by_length, by_length[::-1], strict=True)
+        answers += [_compose(first, second, _answers, _relation) for first, second in pairs]
+    return dl.union(*answers)
+
+
+def _begins_or_ends(first: Fact, second: Fact) -> bool:
+    """Whether two facts give one that an answer can begin or end with."""
+    return (first.whose == ASKER or second.who == ASKED) and connects(first, second)
+
+
+def _answers(first: Fact, second: Fact) -> bool:
+    """Whether two facts give an answer."""
+    return first.whose == ASKER and second.who == ASKED and connects(first, second)
+
+
+def _relation(first: Fact, second: Fact) -> str:
+    return compose(first, second).relation
 
 
 def likeliest(answers: dl.Distribution) -> list[str]:

@@ -112,16 +112,17 @@ def _starts(
     ends: dl.Distribution, number: dict[Any, int], values: tuple[int, ...]
 ) -> dl.Distribution:
     """(place, digit, end) for every end and every digit of its number with one of these values."""
-
-    def view(place: int, value: int) -> dl.Distribution:
-        return dl.apply_if(
-            ends,
-            lambda end: (place, value, end),
-            lambda end: _digit(number[end], place) == value,
-        )
-
-    places = range(max(1, (len(number) - 1).bit_length()))
-    return dl.union(*(view(place, value) for place in places for value in values))
+    digits = [
+        dl.Distribution.certain((place, value), provenance=ends.provenance)
+        for place in range(max(1, (len(number) - 1).bit_length()))
+        for value in values
+    ]
+    return dl.apply_if(
+        dl.union(*digits),
+        ends,
+        lambda digit, end: (*digit, end),
+        lambda digit, end: _digit(number[end], digit[0]) == digit[1],
+    )
 
 
 def _extended(reached: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:

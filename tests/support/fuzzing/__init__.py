@@ -15,4 +15,6 @@ code with the library:
     readings.py    compares whatever else can be read of the result
     check.py       all of that for one program
     shrink.py      the smallest program that still fails
+    campaign.py    many programs
+    processes.py   in processes of their own, which may die
 """

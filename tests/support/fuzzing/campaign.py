@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fuzzing.check import WrongAnswerError, check
@@ -43,10 +43,18 @@ class Tally:
         self.failures += other.failures
 
 
-def run(seeds: Iterable[int], seconds: float | None = None) -> Tally:
-    """Generate and check the programs of these seeds, each for at most this long."""
+def run(
+    seeds: Iterable[int],
+    seconds: float | None = None,
+    note: Callable[[int], None] = lambda seed: None,
+) -> Tally:
+    """Generate and check the programs of these seeds, each for at most this long.
+
+    `note` is told every seed before its program starts.
+    """
     tally, shrunk = Tally(), set()
     for seed in seeds:
+        note(seed)
         program = generate(seed)
         tally.provenances[program.provenance] += 1
         tally.features.update(program.features)
@@ -68,6 +76,16 @@ def run(seeds: Iterable[int], seconds: float | None = None) -> Tally:
         else:
             tally.outcomes[outcome.what] += 1
             tally.notes.update(outcome.notes)
+    return tally
+
+
+def lost(seed: int, code: int | None) -> Tally:
+    """The tally of a program that the process died of, with this exit code."""
+    tally, program = Tally(), generate(seed)
+    tally.provenances[program.provenance] += 1
+    tally.features.update(program.features)
+    died = WrongAnswerError("process died", f"with exit code {code}")
+    _add_failure(tally, seed, program, died)
     return tally
 
 

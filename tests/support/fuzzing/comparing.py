@@ -155,13 +155,17 @@ class Comparison:
         gradients = torch.autograd.grad(summed, self.learned, allow_unused=True, retain_graph=True)
         self._compare_gradients(kind, gradients, {k: g.real for k, g in wanted.grad.items()})
 
-    def _compare_gradients(self, kind: str, gradients: Any, wanted: dict[Any, float]) -> None:
+    def _compare_gradients(
+        self, kind: str, gradients: Any, wanted: dict[Any, float], order: int = 1
+    ) -> None:
         # A quotient's gradient is a difference of numbers as large as one over the divisor: what
         # is left of them, here and in the expectation, is rounding if the divisor is very small.
+        # Second derivatives are differences of numbers as large as one over its square.
         divisor = float(self.expected.reference.divisor)
         if divisor < TINY_DIVISOR:
             self.notes.append("gradients of tiny quotients not compared")
             return
+        divisor = divisor**order
         bound = (
             30.0 / divisor if self.tolerance > 1e-6 else max(30.0, 1e-14 / divisor / self.tolerance)
         )
@@ -200,4 +204,4 @@ class Comparison:
         except dl.UnsupportedError:
             self.notes.append("double backward refused")
             return
-        self._compare_gradients("second derivatives", gradients, second)
+        self._compare_gradients("second derivatives", gradients, second, order=2)

@@ -27,6 +27,8 @@ def end(w: Writer, seed: int, provenance: str) -> None:
         if proofs or provenance in ("exact", "min-max", "viterbi"):
             endings += [long_ways]
         w.rng.choice(endings)(w)
+    elif seed % OFTEN in (4, 14) and provenance in ("damp", "noisy-or", "min-max"):
+        likely_choice(w)
 
 
 def _nothing(w: Writer) -> None:
@@ -85,6 +87,32 @@ def above_one(w: Writer) -> None:
     one = f"{d}.map(lambda a: 0)"
     again = f"dl.union({one}, {one})"  # proofs that may hold at the same time, as far as is known
     w.let("above one", w.pick([same, again, again, f"dl.negate({one})"]), w.known[d])
+
+
+def likely_choice(w: Writer) -> None:
+    """What is left of a likely symbol: all others, unless some are dropped or don't add up to 1."""
+    values = [[w.rng.uniform(2.0, 4.0), 0.0, w.rng.uniform(-1.0, 0.5)] for _ in range(w.rows)]
+    values = [[round(value, 3) for value in w.rng.sample(row, 3)] for row in values]
+    x = w.leaf(w.rows, 3, [[0, 1, 2]], "logits", values)
+    symbols = w.symbols(3)
+    d = w.let("input logits", f"dl.Distribution.from_logits({x}, {symbols})", Info(w.rows, 3))
+    y = w.leaf(1, 1, [[0]], "logits", [[round(w.rng.uniform(1.0, 3.0), 3)]])
+    single = f"dl.Distribution.from_logits({y}, [0], exclusive=False)"
+    e = w.let("input logits", single, Info(1, 1))
+    w.inputs += [d, e]
+    least = min(symbols)
+    part = w.pick(
+        [
+            d,
+            f"dl.filter({d}, lambda a: a > {least})",
+            f"dl.apply({d}, {d}, lambda a, b: a)",
+            f"dl.apply({d}, {e}, lambda a, b: a)",
+            f"dl.apply_if({d}, {d}, lambda a, b: a, lambda a, b: b > {least})",
+            f"dl.apply({d}, lambda a: dl.weighted({{a: 0.9}}))",
+        ]
+    )
+    ask = w.pick(["dl.negate({})", "dl.negate({}, among=[0, 1, 2, 3])", "dl.exists({})"])
+    w.let("likely choice", ask.format(part), Info(w.rows, 4, "any"))
 
 
 def beside_zero(w: Writer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from fuzzing.jets import STEP, TIE, Jet, is_precise, largest, product, smallest,
 
 Proof = frozenset[tuple[int, int]]
 Proofs = frozenset[Proof]
+_ORDERS = 24  # of proofs that are negated: all orders of four
 
 
 class RefusedError(Exception):
@@ -162,14 +164,17 @@ class TopK(Semiring):
         """De Morgan: every proof must fail, each in one of the groups that it refers to."""
         if self.k is not None and len(tag) > 1:
             raise UnsettledError("which failures are kept depends on the order of proofs")
-        result = self.one
-        for proof in tag:
-            failures = (
+        failures = [
+            frozenset(
                 frozenset((number, c) for c in choices)
                 for number, choices in self._allowed(proof).items()
             )
-            result = self.times([result, frozenset(failures)])
-        return result
+            for proof in tag
+        ]
+        # How many there are on the way, and so which k is enough, depends on the order as well.
+        for order in itertools.islice(itertools.permutations(failures), 1, _ORDERS):
+            self.times(order)
+        return self.times(failures)
 
     def probability(self, tag: Proofs) -> Jet:
         if not self.exact:

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dolphin.provenance.damp.chains import windows
 from dolphin.provenance.damp.formulas import log_convolved
+from dolphin.provenance.damp.steps import windows
 from dolphin.provenance.differentiation import Formula, reading_is_free
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
@@ -37,8 +37,9 @@ _DIRECT_GRADIENT = 500_000  # and for gradients
 _BLOCK = 32  # numbers of a block, where steep ones can be detected beforehand
 _SAFE_BLOCK = 16  # where they can't, because reading values would mean waiting for a device
 _STEEPEST = 700 / (2 * _BLOCK)  # a larger step from one symbol to the next may underflow in a block
-_IN_CACHE = 1_600_000  # numbers in double precision
-_TOGETHER = 16  # blocks multiplied at once: enough to be fast, few enough to stay small
+_IN_CACHE = 200_000  # numbers in double precision
+_ON_A_DEVICE = 16_000_000  # the same where many small steps cost more than memory
+_TOGETHER = 32  # diagonals of blocks at once: enough to be fast, few enough to stay in the cache
 _LOWEST_SCALE = -1e25  # scale of a block of nothing but zeros
 
 
@@ -133,56 +134,49 @@ def _blocked_gradient(a: Tensor, b: Tensor, sums: Tensor, grad: Tensor) -> Tenso
 def _blocked(x: Tensor, sign: Tensor, y: Tensor, wanted: slice) -> tuple[Tensor, Tensor]:
     """value and scale, both (n + m - 1, r), with Σ sign[i]·exp(x[i] + y[j]) = value·exp(scale).
 
-    Only the places in `wanted` are computed.
+    Only the places in `wanted` are computed. Block p of x and block q of y belong to diagonal
+    p + q. All blocks of y are multiplied with what is beside them on a diagonal, as one matrix: of
+    577, 1153 and 2305 symbols 1.2 to 2 times faster than block by block, gradients 1.6 to 3 times.
     """
     block = _BLOCK if reading_is_free(x) else _SAFE_BLOCK
     numbers, scale_x = _blocks(x, sign, block)
-    others, scale_y = _blocks(y, torch.ones_like(y), block)
-    rows, blocks_x, _ = numbers.shape
+    others, scale_y = (part.flip(1) for part in _blocks(y, torch.ones_like(y), block))
     blocks_y = others.shape[1]
-    span = 2 * block - 1
-    padded = F.pad(others, (block - 1, block - 1))
-    # (rows, shift, blocks_y · span): block j of y, shifted
-    matrix = padded.unfold(2, span, 1).transpose(1, 2).reshape(rows, block, -1)
-    sums = scale_x[:, :, None] + scale_y[:, None, :]
-    scale = _diagonal_max(sums)
-    weight = (sums - scale.unfold(1, blocks_y, 1)).exp()
-    pieces = numbers.new_zeros(rows, blocks_x + blocks_y - 1, span)
+    # (rows, diagonals, blocks_y): the block of x next to each of y, last ones of y first
+    beside = F.pad(scale_x, (blocks_y - 1, blocks_y - 1), value=ZERO).unfold(1, blocks_y, 1)
+    weight = beside + scale_y[:, None]
+    scale = weight.amax(2)
+    weight = weight.sub_(scale[:, :, None]).exp_()
+    first = max(0, wanted.start // block - 1)
+    stop = min((wanted.stop - 1) // block + 1, weight.shape[1])
+    pieces = numbers.new_zeros(len(numbers), weight.shape[1], 2 * block)
     # As many rows at a time as stay in the CPU's cache.
-    step = max(1, _IN_CACHE // (_TOGETHER * blocks_y * span))
-    for row in range(0, rows, step):
+    most = _IN_CACHE if reading_is_free(x) else _ON_A_DEVICE
+    step = max(1, most // (2 * block * block * blocks_y))
+    for row in range(0, len(numbers), step):
         some = slice(row, row + step)
-        _add_products(pieces[some], numbers[some].flip(2), matrix[some], weight[some], wanted)
+        _add_diagonals(numbers[some], others[some], weight[some], pieces[some], first, stop)
     return _overlap_add(pieces, scale, x.shape[0] + y.shape[0] - 1)
 
 
-def _add_products(
-    pieces: Tensor, flipped: Tensor, matrix: Tensor, weight: Tensor, wanted: slice
+def _add_diagonals(
+    numbers: Tensor, others: Tensor, weight: Tensor, pieces: Tensor, first: int, stop: int
 ) -> None:
-    """Add the products of all pairs of blocks to the pieces of the diagonals they belong to."""
-    rows, blocks_x, blocks_y = weight.shape
-    block = matrix.shape[1]
-    span = 2 * block - 1
-    first, last = wanted.start // block - 1, (wanted.stop - 1) // block
-    for start in range(0, blocks_x, _TOGETHER):
-        some = flipped[:, start : start + _TOGETHER]
-        count = some.shape[1]
-        low, high = max(0, first - start - count + 1), min(blocks_y, last - start + 1)
-        if low >= high:
-            continue
-        parts = torch.bmm(some, matrix[:, :, low * span : high * span])
-        parts = parts.view(rows, count, high - low, span)
-        for number, part in enumerate(parts.unbind(1), start):
-            weights = weight[:, number, low:high, None]
-            pieces[:, number + low : number + high].addcmul_(part, weights)
-
-
-def _skew(parts: Tensor, fill: float) -> Tensor:
-    """(r, x, y, ...) → (r, x, x + y - 1, ...): row x moved x places to the right."""
-    rows, nx, ny, *rest = parts.shape
-    padded = F.pad(parts, (*[0, 0] * len(rest), 0, nx), value=fill)
-    flat = padded.reshape(rows, nx * (ny + nx), *rest)[:, : nx * (ny + nx - 1)]
-    return flat.reshape(rows, nx, ny + nx - 1, *rest)
+    """Write the sums of the products of blocks on diagonals first .. stop to their pieces."""
+    rows, blocks_x, block = numbers.shape
+    blocks_y = others.shape[1]
+    # (rows, blocks_y · block, 2 · block): every block of y, shifted
+    shifted = F.pad(others, (block - 1, block)).unfold(2, 2 * block, 1).contiguous().flatten(1, 2)
+    x = F.pad(numbers.flip(2), (0, 0, blocks_y - 1, blocks_y - 1)).contiguous()
+    size = (rows, weight.shape[1], blocks_y, block)
+    beside = x.as_strided(size, (x.stride(0), block, block, 1))
+    for start in range(first, stop, _TOGETHER):
+        some = slice(start, min(start + _TOGETHER, stop))
+        low = max(0, blocks_y - some.stop)
+        high = min(blocks_y, blocks_x + blocks_y - 1 - start)
+        terms = beside[:, some, low:high] * weight[:, some, low:high, None]
+        places = shifted[:, low * block : high * block]
+        torch.bmm(terms.flatten(2), places, out=pieces[:, some])
 
 
 def _blocks(logs: Tensor, sign: Tensor, block: int) -> tuple[Tensor, Tensor]:
@@ -195,16 +189,11 @@ def _blocks(logs: Tensor, sign: Tensor, block: int) -> tuple[Tensor, Tensor]:
     return (cut - scale[:, :, None]).exp() * sign.reshape(cut.shape), scale
 
 
-def _diagonal_max(sums: Tensor) -> Tensor:
-    """The largest of all entries of (r, x, y) with the same x + y."""
-    return _skew(sums, ZERO).amax(1)
-
-
 def _overlap_add(pieces: Tensor, scale: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Join pieces that reach into the next block, each with its own scale."""
-    block = (pieces.shape[2] + 1) // 2
+    block = pieces.shape[2] // 2
     first = F.pad(pieces[:, :, :block], (0, 0, 0, 1))
-    second = F.pad(pieces[:, :, block:], (0, 1, 1, 0))
+    second = F.pad(pieces[:, :, block:], (0, 0, 1, 0))
     first_scale = F.pad(scale, (0, 1), value=_LOWEST_SCALE)
     second_scale = F.pad(scale, (1, 0), value=_LOWEST_SCALE)
     joint = torch.maximum(first_scale, second_scale)

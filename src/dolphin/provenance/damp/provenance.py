@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
-from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Recurrence
 from dolphin.inputs.arguments import option
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (
@@ -66,6 +66,7 @@ class DAMP(LogTags):
     """
 
     name = "damp"
+    adds = adds_disjoint = True
     laws = frozenset(
         {
             "commutative", "associative", "identities", "annihilation", "one-absorbs",
@@ -111,9 +112,9 @@ class DAMP(LogTags):
 
     def _plain(self, spread: Sequence[Tensor], plan: IndexLists) -> Tensor | None:
         """The result in plain numbers, where that is possible and pays."""
-        if plan.sizes is None or not worth_plain_numbers(plan):
+        if plan.sizes is None or len(spread) != 2 or not worth_plain_numbers(plan):
             return None
-        return None if self.deferral(plan, spread) is None else plain_chain(spread, [plan])
+        return plain_chain(spread, [plan]) if reading_is_free(spread[0]) else None
 
     has_loops = True
 
@@ -141,9 +142,8 @@ class DAMP(LogTags):
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
 
     def deferral(self, plan: IndexLists, operands: Sequence[Tensor]) -> Deferral | None:
-        if len(operands) != 2 or followed():
-            return None
-        return PlainChains(self, _FEW) if reading_is_free(operands[0]) else None
+        on_cpu = operands[0].device.type == "cpu"  # where chains may look at their numbers
+        return PlainChains(self, _FEW) if on_cpu else None
 
 
 _FEW = 2_000_000  # combinations

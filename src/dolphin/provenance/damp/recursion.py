@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recursion.recurrences import Recurrence
 from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.numerics import (

@@ -31,7 +31,6 @@ from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import (
     ZERO,
     floor,
-    rounded_to,
     safe_log,
     underflows,
 )
@@ -379,30 +378,3 @@ def _sums_of_products(values: Tensor, bucket: BucketTensors) -> Tensor:
     if bucket.pad is not None:
         products = products.masked_fill(bucket.pad[:, :, None], 0.0)
     return products.sum(0)
-
-
-class CircuitEvaluator:
-    """A compiled program that takes its facts as arguments."""
-
-    def __init__(
-        self,
-        circuit: Circuit,
-        places: np.ndarray,
-        order: Sequence[int],
-        groups: Groups,
-    ) -> None:
-        self.circuit, self.places = circuit, places
-        self.order, self.groups = tuple(order), groups
-        self._tensors: dict[torch.device, Tensor] = {}
-
-    def prepare(self, device: torch.device) -> None:
-        """Create all index tensors on `device`."""
-        self._tensors[device] = to_device(self.places, device)
-        self.circuit.prepare(self.groups, device)
-
-    def __call__(self, facts: Sequence[Facts], logs: bool) -> Tensor:
-        device, evaluate = facts[0].log_probs.device, Circuit.log_probs if logs else Circuit.probs
-        made = evaluate(self.circuit, [facts[at] for at in self.order], device)
-        widest = functools.reduce(torch.promote_types, (each.log_probs.dtype for each in facts))
-        made = made.index_select(0, self._tensors[device])
-        return made.to(widest) if logs else rounded_to(widest, made)

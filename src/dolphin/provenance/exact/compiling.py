@@ -139,6 +139,20 @@ def _sentential(
 ) -> tuple[sentential.Sentential, list[Any]]:
     """The nodes of formulas in PySDD's diagrams; those of earlier formulas are reused."""
     used = sentential.used_columns(table, roots)
+    known = table.sentential.get(groups)
+    columns = len(used) if known is None else max(len(used), len(known.used))
+    return sentential.with_room(  # a group of columns has one more variable
+        2 * columns, lambda: _in_a_row(table, roots, groups, budget, used)
+    )
+
+
+def _in_a_row(
+    table: FormulaTable,
+    roots: Sequence[int],
+    groups: Groups,
+    budget: Budget,
+    used: set[tuple[int, ...]],
+) -> tuple[sentential.Sentential, list[Any]]:
     diagrams = table.sentential.get(groups)
     if diagrams is not None and used <= diagrams.used:
         try:

@@ -18,7 +18,7 @@ from dolphin.provenance.arranging import arrange
 from dolphin.provenance.contract import Evaluator, Provenance, TagInfo, not_an_input
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.exact import sentential
-from dolphin.provenance.exact.circuits import Circuit, CircuitEvaluator
+from dolphin.provenance.exact.circuits import Circuit
 from dolphin.provenance.exact.compiling import (
     COMPILERS,
     Compiler,
@@ -26,6 +26,7 @@ from dolphin.provenance.exact.compiling import (
     diagram_of,
     same,
 )
+from dolphin.provenance.exact.evaluator import CircuitEvaluator
 from dolphin.provenance.exact.explaining import Spelling, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds

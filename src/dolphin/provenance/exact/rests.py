@@ -18,6 +18,7 @@ from dolphin.execution.indices import to_device
 from dolphin.provenance.exact.leaves import AreLogs
 from dolphin.provenance.exact.ordering import Groups
 from dolphin.provenance.facts import Facts
+from dolphin.provenance.numerics import expm1
 
 MOST = 1 << 17  # other columns of all rests; beyond, adding them up takes longer than the circuit
 
@@ -101,7 +102,7 @@ class Rests:
         plain = (1.0 - probs.index_select(0, self._columns)).clamp_(min=0.0)
         if are_logs is False:
             return plain
-        rest = torch.expm1(numbers.index_select(0, self._columns)).neg_().clamp_(min=0.0)
+        rest = expm1(numbers.index_select(0, self._columns)).neg_().clamp_(min=0.0)
         if are_logs is True:
             return rest
         return torch.where(are_logs.index_select(0, self._columns), rest, plain)

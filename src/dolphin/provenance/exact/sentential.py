@@ -12,9 +12,12 @@ stay small. A balanced tree of variables makes circuits of few levels, which are
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal
+from concurrent.futures import Future
+from typing import Any, Literal, TypeVar
 
 from dolphin.provenance.exact.circuits import Circuit, Sketch
 from dolphin.provenance.exact.diagrams import Budget, TooLargeError, last_uses
@@ -23,17 +26,62 @@ from dolphin.provenance.exact.ordering import Order
 
 Shape = Literal["right", "balanced"]
 Column = tuple[int, int]
+Made = TypeVar("Made")
 
 # Joining two diagrams takes time up to the product of their sizes, and can't be interrupted.
 TRIAL = 5.0  # seconds for trying an order
 LARGEST_PRODUCT = 2_000_000_000
-LONGEST_ROW = 120  # variables: PySDD takes 50 kB of the stack for each, and a process has 8 MB
+LONGEST_ROW = 1000  # variables
+SHORT_ROW = 60  # variables that fit into the stack of any thread
+LEVEL_BYTES = 128 * 1024  # of the stack, for each variable of a row: PySDD takes up to 45 kB
 ROOM = 10  # times as many nodes as allowed may exist on the way: PySDD's are small and quick
 
 
 def available() -> bool:
     """Whether PySDD is installed."""
     return importlib.util.find_spec("pysdd") is not None
+
+
+def with_room(variables: int, work: Callable[[], Made]) -> Made:
+    """The result of a function that compiles rows of at most this many variables.
+
+    PySDD recurses along a row: 185 variables overflow the usual stack of 8 MB, which ends the
+    process. So long rows are compiled in a thread with a larger stack. The caller holds the lock
+    of the formulas, so the thread must not run finalizers, which may ask for it.
+    """
+    if variables <= SHORT_ROW:
+        return work()
+    outcome: Future[Made] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        thread = _started(run, LEVEL_BYTES * min(variables, LONGEST_ROW))
+        try:
+            thread.join()
+        except BaseException:  # interrupted: what it works on must not be used before it ends
+            thread.join()
+            raise
+    finally:
+        if collecting:
+            gc.enable()
+    return outcome.result()
+
+
+def _started(run: Callable[[], None], stack: int) -> threading.Thread:
+    before = threading.stack_size(stack)
+    try:
+        thread = threading.Thread(target=run, name="dolphin-compiling", daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    return thread
 
 
 class Sentential:

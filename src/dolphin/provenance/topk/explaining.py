@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.topk.encoding import Placement
 from dolphin.provenance.topk.likeliest import allowed_values, value_probs
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
@@ -12,9 +13,10 @@ from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 def explained(tags: Proofs, place: int, row: int) -> list[tuple[float, list[Any]]]:
     """The proofs of a symbol in a row with their probabilities and facts, the likeliest first."""
     column = 0 if tags.scores.shape[-1] == 1 else row
+    scores = array_of(tags.scores[:, place, column])
     shown = []
     for slot in range(tags.k):
-        if tags.scores[slot, place, column] == NO_PROOF:
+        if scores[slot] == NO_PROOF:
             continue
         at = 0 if tags.patterns.shape[-1] == 1 else row
         words = tags.patterns[:, slot, place, at].tolist()

@@ -13,7 +13,7 @@ from torch import Tensor
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.kept import kept_lists
-from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Recurrence
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
@@ -181,9 +181,7 @@ class TopKProofs(Provenance):
 
     def deferral(self, plan: IndexLists, operands: Sequence[Proofs]) -> Deferral | None:
         """Only to search for the label's proofs: chains are computed step by step."""
-        if plan.sizes is None or len(operands) != 2:
-            return None
-        return Deferral(self, _FEW)
+        return None if plan.sizes is None else Deferral(self, _FEW)
 
     @torch.no_grad()
     def negate(self, tags: AnyProofs) -> Proofs:

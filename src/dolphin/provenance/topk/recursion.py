@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from dolphin.execution.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Recurrence
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import chunk_elements
 from dolphin.provenance.topk.candidates import GREATEST, LEAST

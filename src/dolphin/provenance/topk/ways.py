@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from dolphin.execution.recurrences import Recurrence
+from dolphin.execution.recursion.recurrences import Recurrence
 from dolphin.provenance.topk.candidates import GREATEST, LEAST
 from dolphin.provenance.topk.encoding import Layout, moved
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs

@@ -1,0 +1,1 @@
+"""Operations of many samples as one: what `batched` is made of."""

@@ -1,0 +1,1 @@
+"""Rounds of a fixpoint: noted, remembered, and run as one loop."""

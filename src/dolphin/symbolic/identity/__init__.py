@@ -1,0 +1,1 @@
+"""When two user functions are the same, by all that they read."""

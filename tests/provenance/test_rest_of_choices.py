@@ -1,0 +1,165 @@
+"""What is left of a softmax symbol that is nearly certain, under algebras of numbers.
+
+log(1 - p) is the logarithm of the sum of the others, far below the rounding of p.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+import torch
+
+import dolphin as dl
+
+LOGITS = [[20.0, 0.0, -1.0], [100.0, 0.0, 0.0], [0.3, 0.2, 0.1], [-50.0, -90.0, -math.inf]]
+NAMES = ["damp", "noisy-or"]
+
+
+def inputs(dtype=torch.float32):
+    return torch.tensor(LOGITS, dtype=dtype, requires_grad=True)
+
+
+def first(numbers):
+    """log(1 - p) of the first symbol."""
+    return numbers[:, 1:].logsumexp(1) - numbers.logsumexp(1)
+
+
+def assert_first(rest, x):
+    """The rest of the first symbol and its gradient, as in double precision."""
+    y = x.detach().double().requires_grad_()
+    torch.testing.assert_close(rest.double(), first(y), rtol=1e-5, atol=1e-6)
+    (found,) = torch.autograd.grad(rest.sum(), x, retain_graph=True)
+    (wanted,) = torch.autograd.grad(first(y).sum(), y)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def from_rows(x, name):
+    rows = [("abc", row) for row in x[:3]] + [("ab", x[3, :2])]
+    return dl.Distribution.from_rows(rows, logits=True, provenance=name)
+
+
+def read(d, symbol="a"):
+    return d.log_probs([symbol])[:, 0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_an_input(name):
+    x = inputs()
+    assert_first(read(dl.negate(dl.Distribution.from_logits(x, "abc", provenance=name))), x)
+    assert_first(read(dl.negate(from_rows(x, name))), x)
+    d = dl.Distribution.from_logits(x, "abc", provenance=name)
+    assert_first(read(dl.negate(d, among="xa")), x)
+    assert_first(read(dl.negate(from_rows(x, name), among="xa")), x)
+    assert read(dl.negate(d, among="xa"), "x").tolist() == [0.0] * 4
+    assert_first(read(dl.negate(dl.Distribution.stack([d[[0, 1]], d[[2, 3]]]))), x)
+    restored = pickle.loads(pickle.dumps(d.detach()))
+    torch.testing.assert_close(dl.negate(restored).log_probs(), dl.negate(d).log_probs())
+    each = dl.Distribution.each_from_logits(x[:, None], "abc", provenance=name)
+    assert_first(read(dl.negate(each[0])), x)
+    sample = dl.batched(lambda row: dl.negate(dl.Distribution.from_logits(row, "abc")))
+    with dl.using(name):
+        assert_first(read(sample(list(x))), x)
+
+
+@pytest.mark.parametrize("name", ["min-max", "lukasiewicz", "hamacher"])
+def test_of_truth_values(name):
+    """Numbers that end at 1e-30: no logarithms."""
+    x = inputs()
+    d = dl.Distribution.from_logits(x, "abc", provenance=name)
+    rows = [0, 2]
+    (found,) = torch.autograd.grad(read(dl.negate(d))[rows].sum(), x)
+    (wanted,) = torch.autograd.grad(first(x)[rows].sum(), x)
+    rest = dl.negate(d).probs(["a"])[:, 0]
+    torch.testing.assert_close(rest, first(x).exp(), rtol=1e-5, atol=1e-30)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_each_of_several_choices(name):
+    x = inputs()
+    more = torch.cat([torch.zeros(4, 2), x, torch.full((4, 1), 30.0)], 1)
+    groups = [[0, 2, 3, 4], [1], [5]]
+    d = dl.Distribution.from_logits(more, "xyabcz", exclusive=groups, provenance=name)
+    rest = dl.negate(d)
+    y = more.detach().double().requires_grad_()
+    wanted = y[:, [0, 3, 4]].logsumexp(1) - y[:, [0, 2, 3, 4]].logsumexp(1)
+    torch.testing.assert_close(read(rest).double(), wanted, rtol=1e-5, atol=1e-6)
+    for symbol, column in (("y", 1), ("z", 5)):
+        alone = torch.nn.functional.logsigmoid(-y[:, column])
+        torch.testing.assert_close(read(rest, symbol).double(), alone, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("make", [dl.Distribution.from_logits, None])
+def test_of_questions(name, make):
+    x = inputs()
+
+    def asked():
+        return make(x, "abc", provenance=name) if make else from_rows(x, name)
+
+    assert_first(read(dl.exists(asked(), lambda s: s == "a"), False), x)
+    assert_first(read(dl.forall(asked(), lambda s: s != "a"), True), x)
+    assert_first(read(dl.count(asked(), lambda s: s == "a"), 0), x)
+    assert_first(read(dl.count(asked(), by=lambda s: s == "a"), (True, 0)), x)
+    assert_first(read(dl.exists(asked(), by=lambda s: s), ("a", False)), x)
+
+
+def test_of_results():
+    x = inputs()
+    d = dl.Distribution.from_logits(x, "abc", provenance="damp")
+    assert_first(read(dl.negate(d == "a"), True), x)
+    e = dl.Distribution.from_logits(torch.tensor([[0.5, 0.1]]), [0, 1], provenance="damp")
+    assert_first(read(dl.negate(dl.apply(d, e, lambda s, n: s)), "a"), x)
+    rows = dl.apply(from_rows(x, "damp"), e, lambda s, n: s)
+    assert_first(read(dl.negate(rows), "a"), x)
+    # These don't add up to 1.
+    for part in (
+        dl.filter(d, lambda s: s != "c"),
+        dl.apply(d, dl.Distribution.from_logits([[0.0]], [0], exclusive=False), lambda s, n: s),
+        dl.apply(d, lambda s: dl.weighted({s: 0.9, "d": 0.05})),
+        dl.apply_if(d, e, lambda s, n: s, lambda s, n: s != "b"),
+    ):
+        torch.testing.assert_close(dl.negate(part).probs(), 1.0 - part.probs())
+
+
+@pytest.mark.parametrize("name", [*NAMES, "viterbi"])
+def test_of_losses(name):
+    """-log P(b) - log(1 - P(a)) - log(1 - P(c))."""
+    x = inputs()
+    d = dl.Distribution.from_logits(x, "abc", provenance=name)
+    loss = dl.bce_loss(d, [*"bbbb"])
+    (found,) = torch.autograd.grad(loss, x)
+    y = x.detach().double().requires_grad_()
+    logs = y.log_softmax(1)
+    loss = -(logs[:, 1] + first(y) + torch.log1p(-logs[:, 2].exp())).mean()
+    (wanted,) = torch.autograd.grad(loss, y)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_in_traced_modules_and_of_second_order():
+    x = inputs()
+    module = dl.trace(lambda d: dl.negate(d == "a"), "abc", provenance="damp", logits=True)
+    assert_first(module(x)[:, list(module.symbols).index(True)], x)
+    y = torch.tensor([[25.0, 0.0, 1.0]], requires_grad=True)
+    d = dl.Distribution.from_logits(y, "abc", provenance="damp")
+    (g,) = torch.autograd.grad(read(dl.negate(d)), y, create_graph=True)
+    (h,) = torch.autograd.grad(g[0, 1], y)
+    z = y.detach().double().requires_grad_()
+    (g,) = torch.autograd.grad(first(z), z, create_graph=True)
+    (wanted,) = torch.autograd.grad(g[0, 1], z)
+    torch.testing.assert_close(h.double(), wanted, rtol=1e-5, atol=1e-6)
+
+    def rest(x):
+        return read(dl.negate(dl.Distribution.from_logits(x, "abc", provenance="damp"))).sum()
+
+    torch.testing.assert_close(torch.func.grad(rest)(y), torch.autograd.grad(rest(y), y)[0])
+
+
+def test_viterbi_still_names_the_facts_of_one_proof():
+    """Its gradients would be shared by all other symbols."""
+    d = dl.Distribution.from_logits(
+        torch.tensor([[2.0, 0.1, 0.0]], requires_grad=True), "abc", provenance="viterbi"
+    )
+    assert dl.most_likely([d], dl.negate(d), ["a"]) == [("b",)]
