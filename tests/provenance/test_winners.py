@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import dolphin as dl
-from dolphin.provenance import winners
+from dolphin.provenance import max_product, winners
 from dolphin.provenance.max_product import MaxProduct
 from dolphin_tasks.pathfinder.program import both_ways, connected, grid_edges
 
@@ -82,12 +82,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether a question was answered by itself, for each time that one was asked."""
     found: list[bool] = []
 
-    def looped_for(*given: Any, own: Any = MaxProduct.looped_for) -> Any:
+    def answer(*given: Any, own: Any = max_product._BestAnswers.answer) -> Any:
         tags = own(*given)
         found.append(tags is not None)
         return tags
 
-    monkeypatch.setattr(MaxProduct, "looped_for", looped_for)
+    monkeypatch.setattr(max_product._BestAnswers, "answer", answer)
     return found
 
 

@@ -1,19 +1,21 @@
-"""Contractions that are deferred until their result is read: the only module that knows of them.
+"""Operations that are deferred until their result is read: the only module that knows of them.
 
 A fold over many operands creates tags that only the next step reads: a provenance that can compute
 such a chain as a whole gets all of it when the last result is read. And where only one symbol per
-row is read, the label's, only its combinations are computed in the last step. Results are the same:
-a chain is computed with the settings and the gradient mode in force when it was recorded.
+row is read, the label's, only its combinations are computed in the last step. A recursion, too, may
+be asked one question only. Results are the same: they are computed with the settings and the
+gradient mode in force when they were recorded.
 
-`defer` decides whether to defer; `Deferred.compute` and `Deferred.read` compute the result. A
-provenance takes part with one method, `Provenance.deferral`.
+`defer` and `defer_loop` decide whether to defer; `Deferred.compute`, `Deferred.read` and `answered`
+compute results. A provenance takes part with one method, `Provenance.deferral`.
 """
 
 from __future__ import annotations
 
+import abc
 import contextvars
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -27,15 +29,20 @@ from dolphin.symbolic.plans import Domain, RowAddress
 from dolphin.symbolic.surroundings import PLAIN, numbers_are_read, surroundings
 
 if TYPE_CHECKING:
-    from dolphin.execution.recursion.recurrences import Limit, Recurrence
+    from dolphin.execution.recursion.recurrences import Loop
     from dolphin.execution.tagged import Tagged
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LONGEST = 32  # steps of a chain
 _FEW_OF = 32  # few combinations are at most one in this many
 _FEW_PAIRS = 4096  # combinations, where only some of all pairs combine
 
 
-def defer(lists: IndexLists, operands: Sequence[Tagged], result: Domain) -> Deferred | None:
+def defer(
+    lists: IndexLists, operands: Sequence[Tagged], result: Domain
+) -> DeferredContraction | None:
     """The result of a contraction, not computed yet; None where it is better computed now."""
     if len(operands) != 2 or surroundings().profile is not None:
         return None
@@ -49,7 +56,7 @@ def defer(lists: IndexLists, operands: Sequence[Tagged], result: Domain) -> Defe
     other = second.tags
     like = other if isinstance(first.made, Deferred) else first.tags
     how = first.provenance.deferral(lists, (like, other))
-    return None if how is None else Deferred(how, first, lists, second, result)
+    return None if how is None else DeferredContraction(how, first, lists, second, result)
 
 
 def _step_of_a_fold(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
@@ -65,6 +72,14 @@ def _step_of_a_fold(lists: IndexLists, operands: Sequence[Tagged]) -> bool:
     return lists.distinct
 
 
+def defer_loop(algebra: Provenance, loop: Loop, operands: Sequence[Tags]) -> DeferredLoop | None:
+    """The tags that a recursion ends with, not computed yet; None where better computed now."""
+    if surroundings() is not PLAIN or torch.is_inference_mode_enabled() or transformed():
+        return None
+    how = algebra.deferral(loop, operands)
+    return None if how is None else DeferredLoop(how, loop, operands)
+
+
 def answered(lists: IndexLists, operands: Sequence[Tagged]) -> Tags | None:
     """A contraction of a recursion that is deferred; None unless it needs only part of it."""
     if len(operands) != 2 or surroundings() is not PLAIN or not isinstance(lists, Contraction):
@@ -75,37 +90,54 @@ def answered(lists: IndexLists, operands: Sequence[Tagged]) -> Tags | None:
     return loop.answer(lists, partner.tags)
 
 
-def may_be_deferred() -> bool:
-    """Whether a recursion can be computed later, with the same result."""
-    return surroundings() is PLAIN and not (torch.is_inference_mode_enabled() or transformed())
-
-
 def compute_loop(d: Tagged) -> None:
     """Compute the result of a recursion that another one takes."""
     if isinstance(d.made, DeferredLoop):
         d.tags  # noqa: B018
 
 
-class Deferred:
-    """The contraction of `before` and `other` by `lists`, not computed yet."""
+class Deferred(abc.ABC):
+    """Tags that are not computed yet, on the device and in the precision of `like`."""
 
-    __slots__ = (
-        "before", "context", "extended", "gradients", "how", "length", "link", "lists", "other",
-        "widths",
-    )  # fmt: skip
+    __slots__ = ("context", "gradients", "how", "like")
+
+    def __init__(self, how: Deferral, like: Tags) -> None:
+        self.how, self.like = how, like
+        self.gradients = torch.is_grad_enabled()
+        self.context = contextvars.copy_context()
+
+    def compute(self) -> Tags:
+        """The tags."""
+        return self._as_recorded(self._compute)
+
+    def read(self, wanted: np.ndarray) -> Tensor | None:
+        """Log-probabilities of one symbol per row; None if all tags may as well be computed."""
+        return None
+
+    @abc.abstractmethod
+    def _compute(self) -> Tags: ...
+
+    def _as_recorded(self, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        with torch.set_grad_enabled(self.gradients):
+            return self.context.copy().run(function, *given, **named)
+
+
+class DeferredContraction(Deferred):
+    """The contraction of `before` and `like` by `lists`."""
+
+    __slots__ = ("before", "extended", "length", "link", "lists", "widths")
 
     def __init__(
         self, how: Deferral, before: Tagged, lists: IndexLists, other: Tagged, result: Domain
     ) -> None:
-        self.how, self.before, self.lists, self.other = how, before, lists, other.tags
+        super().__init__(how, other.tags)
+        self.before, self.lists = before, lists
         self.widths = (before.width, other.width)
         self.link = Link(lists, before.domain, other.domain, result)
-        self.gradients = torch.is_grad_enabled()
-        self.context = contextvars.copy_context()
         self.extended = False
         self.length = 1
         earlier = before.made
-        if isinstance(earlier, Deferred):
+        if isinstance(earlier, DeferredContraction):
             if (
                 earlier.extended
                 or earlier.length >= _LONGEST
@@ -116,26 +148,23 @@ class Deferred:
                 earlier.extended = True
                 self.length += earlier.length
 
-    def compute(self) -> Tags:
+    def _compute(self) -> Tags:
         """The tags, in one pass from the last ones that were computed."""
-        with torch.set_grad_enabled(self.gradients):
-            return self.context.copy().run(self.how.chain, *self._chain())
+        return self.how.chain(*self._chain())
 
     def _chain(self) -> tuple[Tags, list[tuple[IndexLists, Tags]]]:
         """The last tags that were computed, and the steps from there to here."""
         steps, at = [], self
         while True:
-            steps.append((at.lists, at.other))
+            steps.append((at.lists, at.like))
             before = at.before.made
-            if not isinstance(before, Deferred):
-                return before, steps[::-1]
+            if not isinstance(before, DeferredContraction):
+                return at.before.tags, steps[::-1]
             at = before
 
     def read(self, wanted: np.ndarray) -> Tensor | None:
-        """Log-probabilities of one symbol per row; None if all tags may as well be computed."""
         numbers_are_read()
-        with torch.set_grad_enabled(self.gradients):
-            return self.context.copy().run(self._read, wanted)
+        return self._as_recorded(self._read, wanted)
 
     def _read(self, wanted: np.ndarray) -> Tensor | None:
         halves = halves_of(self._links(), wanted) if self.how.regroups else None
@@ -149,7 +178,7 @@ class Deferred:
     def _links(self) -> list[Link]:
         """All steps from the last tags that were computed, with their symbols."""
         links, at = [], self
-        while isinstance(at, Deferred):
+        while isinstance(at, DeferredContraction):
             links.append(at.link)
             at = at.before.made
         return links[::-1]
@@ -162,7 +191,7 @@ class Deferred:
             return None
         row, places = self.lists.members(wanted)
         operands, indices = [], []
-        both = (self.before.tags, self.other)
+        both = (self.before.tags, self.like)
         for tags, place, width in zip(both, places, self.widths, strict=True):
             rows = provenance.describe(tags).rows
             operands.append(provenance.flatten(tags, rows))
@@ -173,32 +202,24 @@ class Deferred:
 
 
 class DeferredLoop(Deferred):
-    """The tags that a recursion ends with, not computed yet: an answer may need few of them.
+    """The tags that a recursion ends with: an answer may need few of them.
 
     A step of PathFinder on 16×16 blocks takes 25 instead of 33 ms of CPU time.
     """
 
-    __slots__ = ("algebra", "asked", "given", "loop")
+    __slots__ = ("asked", "loop", "operands")
 
-    def __init__(
-        self, algebra: Provenance, form: Recurrence, limit: Limit, given: Sequence[Tags]
-    ) -> None:
-        self.algebra, self.loop, self.given = algebra, (form, limit), given
-        self.other = given[-1]
-        self.gradients = torch.is_grad_enabled()
-        self.context = contextvars.copy_context()
+    def __init__(self, how: Deferral, loop: Loop, operands: Sequence[Tags]) -> None:
+        super().__init__(how, operands[-1])
+        self.loop, self.operands = loop, operands
         self.asked = False
 
-    def compute(self) -> Tags:
-        with torch.set_grad_enabled(self.gradients):
-            return self.context.copy().run(self.algebra.looped, *self.loop, *self.given)
-
-    def read(self, wanted: np.ndarray) -> Tensor | None:
-        return None
+    def _compute(self) -> Tags:
+        return self.how.provenance.looped(*self.loop, *self.operands)
 
     def answer(self, plan: Contraction, partner: Tags) -> Tags | None:
         """Its contraction with a partner; None after the first one, and if that needs all tags."""
         if self.asked or self.gradients != torch.is_grad_enabled():
             return None
         self.asked = True
-        return self.algebra.looped_for(*self.loop, self.given, plan, partner)
+        return self.how.answer(self.loop, self.operands, plan, partner)

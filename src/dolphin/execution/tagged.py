@@ -135,9 +135,7 @@ class Tagged:
         if made is None:
             return TagInfo(torch.device("cpu"), 1, torch.get_default_dtype())
         if isinstance(made, Deferred):
-            while isinstance(made, Deferred):
-                made = made.other
-            described = self.provenance.describe(made)
+            described = self.provenance.describe(made.like)
         elif described is None:
             described = self._described = self.provenance.describe(made)
         return described._replace(dtype=torch.get_default_dtype()) if self.constant else described

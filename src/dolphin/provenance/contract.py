@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Convolution, Index, IndexLists
-from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.execution.regrouping import Halves
 from dolphin.provenance.facts import Facts
 from dolphin.provenance.numerics import log_of_rest, prob_of_log
@@ -170,11 +170,12 @@ class Provenance(abc.ABC):
             return self.convolve(operands, plan)
         return self.contract(operands, plan)
 
-    def deferral(self, plan: IndexLists, operands: Sequence[Tags]) -> Deferral | None:
-        """How this contraction is computed if it is deferred until read; None to run it at once.
+    def deferral(self, plan: IndexLists | Loop, operands: Sequence[Tags]) -> Deferral | None:
+        """How an operation is computed if it is deferred until read; None to run it at once.
 
-        `operands` are two. The first may be deferred itself; then the second is passed in its
-        place. Under `torch.compile` and transforms of `torch.func` nothing is deferred.
+        A contraction has two operands. The first may be deferred itself; then the second is passed
+        in its place. A recursion has those of `looped`, which must succeed. Under `torch.compile`
+        and transforms of `torch.func` nothing is deferred.
         """
         return None
 
@@ -246,26 +247,6 @@ class Provenance(abc.ABC):
         """The tags that a fixpoint ends with, as if it were run round by round.
 
         None where there is no loop for these tags, or if it has to go on after the last round.
-        """
-        return None
-
-    def answers_loops(
-        self, form: Recurrence, limit: Limit, start: Tags, constant: Tags, other: Tags
-    ) -> bool:
-        """Whether `looped` succeeds, and `looped_for` may save some of its work."""
-        return False
-
-    def looped_for(
-        self,
-        form: Recurrence,
-        limit: Limit,
-        given: Sequence[Tags],
-        plan: Contraction,
-        partner: Tags,
-    ) -> Tags | None:
-        """The contraction of what `looped` gives, from `given`, and a partner.
-
-        None if all of it may as well be computed first.
         """
         return None
 
@@ -395,15 +376,15 @@ Steps = Sequence[tuple[IndexLists, Tags]]  # the plan and the second operand of 
 
 @dataclass(frozen=True)
 class Deferral:
-    """How deferred contractions are computed, with the same results as `combine`.
+    """How deferred operations are computed, with the same results as `combine` and `looped`.
 
-    A chain of them is folded over its operands: each step contracts the tags so far with one more
-    operand. `few` is the number of combinations, over all rows, above which it pays to compute
-    only those of the symbols that are read.
+    A chain of contractions is folded over its operands: each step contracts the tags so far with
+    one more operand. `few` is the number of combinations, over all rows, above which it pays to
+    compute only those of the symbols that are read.
     """
 
     provenance: Provenance
-    few: int
+    few: int = 0
 
     regroups: ClassVar[bool] = False
     """Whether `read` makes use of `halves`."""
@@ -422,5 +403,14 @@ class Deferral:
 
         None if computing all of it is at least as fast. A chain with `halves` is a product of
         integers, whose order is free.
+        """
+        return None
+
+    def answer(
+        self, loop: Loop, operands: Sequence[Tags], plan: Contraction, partner: Tags
+    ) -> Tags | None:
+        """The contraction of the result of a recursion and a partner.
+
+        None if all of the recursion may as well be computed first.
         """
         return None

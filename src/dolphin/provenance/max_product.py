@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
-from dolphin.execution.indices import Contraction
-from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.indices import Contraction, IndexLists
+from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
+from dolphin.provenance.contract import Deferral
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.facts import Facts
@@ -81,29 +82,27 @@ class MaxProduct(LogTags):
             return None
         return best_products(form, limit, start, constant, other)
 
-    def answers_loops(
-        self, form: Recurrence, limit: Limit, start: Tensor, constant: Tensor, other: Tensor
-    ) -> bool:
-        return limit.enough and has_best_products(form, start, constant, other)
-
-    def looped_for(
-        self,
-        form: Recurrence,
-        limit: Limit,
-        given: Sequence[Tensor],
-        plan: Contraction,
-        partner: Tensor,
-    ) -> Tensor | None:
-        asked = Asked.of(form, plan, given, partner)
-        if asked is None:
+    def deferral(self, plan: IndexLists | Loop, operands: Sequence[Tensor]) -> Deferral | None:
+        if not isinstance(plan, Loop) or not plan.limit.enough:
             return None
-        start, constant, other = given
-        found = best_products(form, limit, start, constant, other, asked)
-        return None if found is None else self.contract([found, partner], plan)
+        return _BestAnswers(self) if has_best_products(plan.form, *operands) else None
 
     def proofs(self, tags: Tensor, place: int, row: int) -> list[tuple[float, list[Any]]]:
         """The likeliest one, where gradients are recorded; the first of equally likely ones."""
         return likeliest_proof(self, tags[place, 0 if tags.shape[1] == 1 else row])
+
+
+class _BestAnswers(Deferral):
+    """Follows only the products of a recursion that can decide an answer."""
+
+    def answer(
+        self, loop: Loop, operands: Sequence[Tensor], plan: Contraction, partner: Tensor
+    ) -> Tensor | None:
+        asked = Asked.of(loop.form, plan, operands, partner)
+        if asked is None:
+            return None
+        found = best_products(*loop, *operands, asked=asked)
+        return None if found is None else self.provenance.contract([found, partner], plan)
 
 
 class _BestProduct(Formula):

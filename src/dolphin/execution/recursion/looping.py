@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from dolphin.errors import FunctionError
-from dolphin.execution.deferred import DeferredLoop, compute_loop, may_be_deferred
+from dolphin.execution.deferred import compute_loop, defer_loop
 from dolphin.execution.indices import Contraction
 from dolphin.execution.recursion.noting import Notes, Round
 from dolphin.execution.recursion.recollection import is_plain, slots
-from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.settings import current_settings
@@ -161,10 +161,10 @@ class _Rule(NamedTuple):
         fixed = [parts[place].tags for place in self.shape.constants or (0,)]
         constant = _selected(self.constants, algebra.concat(fixed), algebra)
         given = (start.tags, constant, parts[self.shape.other].tags)
-        if may_be_deferred() and algebra.answers_loops(self.form, limit, *given):
-            made = DeferredLoop(algebra, self.form, limit, given)
-        else:
-            made = algebra.looped(self.form, limit, *given)
+        loop = Loop(self.form, limit)
+        made = defer_loop(algebra, loop, given)
+        if made is None:
+            made = algebra.looped(*loop, *given)
         if made is None:
             return None
         return Tagged(

@@ -36,6 +36,13 @@ class Limit(NamedTuple):
     enough: bool
 
 
+class Loop(NamedTuple):
+    """All rounds of a recursion, as a plan for three operands: start, constants, other factors."""
+
+    form: Recurrence
+    limit: Limit
+
+
 @dataclass(frozen=True, eq=False)
 class Recurrence:
     """One round over the symbols that there are in the end; see the module's docstring."""

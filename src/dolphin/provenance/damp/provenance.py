@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Convolution, IndexLists
-from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.inputs.arguments import option
 from dolphin.provenance.contract import Deferral
 from dolphin.provenance.damp.chains import (
@@ -141,9 +141,9 @@ class DAMP(LogTags):
     def folds_freely(self, operands: Sequence[Tensor | None], exclusive: bool) -> bool:
         return exclusive  # then no sum passes 1, and without clipping ⊗ distributes over ⊕
 
-    def deferral(self, plan: IndexLists, operands: Sequence[Tensor]) -> Deferral | None:
+    def deferral(self, plan: IndexLists | Loop, operands: Sequence[Tensor]) -> Deferral | None:
         on_cpu = operands[0].device.type == "cpu"  # where chains may look at their numbers
-        return PlainChains(self, _FEW) if on_cpu else None
+        return PlainChains(self, _FEW) if on_cpu and not isinstance(plan, Loop) else None
 
 
 _FEW = 2_000_000  # combinations

@@ -13,7 +13,7 @@ from torch import Tensor
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
 from dolphin.execution.kept import kept_lists
-from dolphin.execution.recursion.recurrences import Limit, Recurrence
+from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
 from dolphin.provenance.facts import Facts, all_apart
@@ -179,9 +179,9 @@ class TopKProofs(Provenance):
         apart = len({id(each) for each in facts}) == len(facts) and all_apart(facts)
         return apart and all(operand.disjoint for operand in given)
 
-    def deferral(self, plan: IndexLists, operands: Sequence[Proofs]) -> Deferral | None:
+    def deferral(self, plan: IndexLists | Loop, operands: Sequence[Proofs]) -> Deferral | None:
         """Only to search for the label's proofs: chains are computed step by step."""
-        return None if plan.sizes is None else Deferral(self, _FEW)
+        return None if isinstance(plan, Loop) or plan.sizes is None else Deferral(self, _FEW)
 
     @torch.no_grad()
     def negate(self, tags: AnyProofs) -> Proofs:
