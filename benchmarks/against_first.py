@@ -1,8 +1,9 @@
 """Two checkouts of Dolphin on the same programs and inputs: how many times faster this one is.
 
-Each runs in its own process, on one thread. They take turns, step by step, on the same numbers and
-graphs, fresh ones at every step. A step is forward, loss and backward, and its time is that of the
-CPU. Losses and gradients are compared.
+Each library runs in its own process, on one thread. Both run the programs of the other checkout;
+only the closure of paths is `fixpoint` in both, which counts a path once. They take turns, step
+by step, on the same numbers and graphs, fresh ones at every step. A step is forward, loss and
+backward, and its time is that of the CPU. Losses and gradients are compared.
 
     python benchmarks/against_first.py ../first --json FILE
 """
@@ -34,18 +35,25 @@ CASES = {
 WARM_UP = 20  # steps, after which most user functions have met most of their symbols
 
 
-def serve(checkout: Path, name: str, batch: int, channel: Connection) -> None:
-    """Answer each request with the CPU time, the loss and the gradient of one more step."""
-    sys.path.insert(0, str(checkout / "src"))
+def serve(library: Path, written: Path, name: str, batch: int, channel: Connection) -> None:
+    """Answer each request with the CPU time, the loss and the gradient of one more step.
+
+    The library is that of one checkout, the programs were written for another.
+    """
+    sys.path.insert(0, str(library / "src"))
     import torch
 
     import dolphin as dl
 
+    assert Path(dl.__file__).is_relative_to(library)
+    sys.path.insert(0, str(written / "src"))
+    dl.__path__.append(str(written / "src" / "dolphin"))  # the tasks were part of the library once
     torch.set_num_threads(1)
     module, kind, size, provenance, k, _ = CASES[name]
-    # The tasks were part of the library once.
-    package = "dolphin_tasks" if (checkout / "src" / "dolphin_tasks").is_dir() else "dolphin"
+    package = "dolphin_tasks" if (written / "src" / "dolphin_tasks").is_dir() else "dolphin"
     programs = importlib.import_module(f"{package}.bench.{module}")
+    if module == "paths":
+        programs.closure = _closure
     program = _of_one_length(getattr(programs, kind))(size)
     algebra = dl.get_provenance(provenance, **({} if k is None else {"k": k}))
     generator = torch.Generator().manual_seed(0)
@@ -60,6 +68,17 @@ def serve(checkout: Path, name: str, batch: int, channel: Connection) -> None:
         channel.send((seconds, loss.item(), scores.grad.flatten().tolist()))
 
 
+def _closure(edges: Any) -> Any:
+    """All pairs of nodes that a path of edges joins."""
+    import dolphin as dl
+
+    def step(paths: Any) -> Any:
+        ends = (lambda path: path[1], lambda edge: edge[0])
+        return dl.union(edges, dl.apply_if(paths, edges, lambda p, e: (p[0], e[1]), on=ends))
+
+    return dl.fixpoint(step, edges)
+
+
 def _of_one_length(kind: Any) -> Any:
     """The same program; a story has as many relations as the longest."""
     if not hasattr(kind, "_length"):
@@ -67,14 +86,16 @@ def _of_one_length(kind: Any) -> Any:
     return type(kind.__name__, (kind,), {"_length": lambda self, row: self.longest})
 
 
-def steps(checkouts: list[Path], name: str, batch: int, count: int) -> Iterator[list[Any]]:
-    """What all checkouts say of each step after warm-up."""
+def steps(
+    libraries: list[Path], written: Path, name: str, batch: int, count: int
+) -> Iterator[list[Any]]:
+    """What all libraries say of each step after warm-up."""
     context = multiprocessing.get_context("spawn")
     channels, processes = [], []
-    for checkout in checkouts:
+    for library in libraries:
         ours, theirs = context.Pipe()
         channels.append(ours)
-        arguments = (checkout, name, batch, theirs)
+        arguments = (library, written, name, batch, theirs)
         processes.append(context.Process(target=serve, args=arguments, daemon=True))
         processes[-1].start()
         theirs.close()
@@ -93,7 +114,7 @@ def steps(checkouts: list[Path], name: str, batch: int, count: int) -> Iterator[
 def compare(other: Path, name: str, batch: int, count: int) -> dict[str, Any]:
     """Times of both checkouts, their ratio, and how far values and gradients are apart."""
     here = Path(__file__).resolve().parent.parent
-    answers = list(steps([here, other], name, batch, count))
+    answers = list(steps([here, other], other, name, batch, count))
     times = [[answer[place][0] for answer in answers] for place in (0, 1)]
     apart = max(abs(ours[1] - theirs[1]) for ours, theirs in answers)
     most = max(max(map(abs, theirs[2])) for _, theirs in answers)
