@@ -21,6 +21,7 @@ from dolphin_tasks.sudoku.solving import Sudoku9Task
 from dolphin_tasks.sudoku.validity import SudokuTask
 from dolphin_tasks.sum_n.task import SumTask
 from dolphin_tasks.terrain.task import TerrainTask
+from dolphin_tasks.training.checks import check_class
 from dolphin_tasks.training.config import OptionError
 from dolphin_tasks.training.task import Task
 from dolphin_tasks.words.task import WordsTask
@@ -65,8 +66,13 @@ def find_task(name: str) -> type[Task[Any, Any]]:
         return _import_task(name)
     for entry in entry_points(group=GROUP, name=name):
         return _import_task(entry.value)
-    others = ", ".join([*TASKS, *(entry.name for entry in entry_points(group=GROUP))])
+    others = ", ".join([*TASKS, *installed()])
     raise OptionError(f"there is no task {name!r}. Tasks: {others}; or module:Class for your own.")
+
+
+def installed() -> dict[str, str]:
+    """The tasks of other packages, and where each one is; nothing is imported."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
 
 
 def reference(task: type[Task[Any, Any]]) -> str:
@@ -103,4 +109,5 @@ def _import_task(place: str) -> type[Task[Any, Any]]:
             f"{module_name} has no task {class_name!r}: a subclass of "
             "dolphin_tasks.training.task.Task."
         )
+    check_class(target)
     return target

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from dolphin_tasks.fetch import BROKEN_PICTURE, DataError
 
+FAINTEST = 0.2
+"""Pictures whose darkest and lightest places differ by less than this are blank."""
+
 
 def load_ink(path: Path) -> Tensor:
     """A picture as ink in [0, 1], (height, width), whichever of ink and paper is darker.
@@ -25,8 +28,11 @@ def load_ink(path: Path) -> Tensor:
     try:
         with Image.open(path) as picture:
             flat = picture.convert("RGBA")
-            paper = Image.new("RGBA", flat.size, "white")
-            grey = Image.alpha_composite(paper, flat).convert("L")
+            for colour in ("white", "black"):  # light ink on nothing shows on dark paper only
+                paper = Image.new("RGBA", flat.size, colour)
+                grey = Image.alpha_composite(paper, flat).convert("L")
+                if np.ptp(np.array(grey)) >= 255 * FAINTEST:
+                    break
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
     except (*BROKEN_PICTURE, Image.DecompressionBombError) as error:
@@ -35,7 +41,7 @@ def load_ink(path: Path) -> Tensor:
     edge = torch.cat([values[0], values[-1], values[:, 0], values[:, -1]])
     ink = 1 - values if edge.median() > 0.5 else values
     spread = ink.max() - ink.min()
-    if spread < 0.2:
+    if spread < FAINTEST:
         raise DataError(f"{path} is blank: there is no ink on it.")
     return (ink - ink.min()) / spread
 
@@ -50,6 +56,8 @@ SYMBOL = 0.2
 """And so are those smaller than this part that belong to no larger symbol, as dots of ÷ do."""
 STACKED = 0.5
 """Strokes above each other belong together if they share this part of the columns of one."""
+BROKEN_OFF = 0.08
+"""A short stroke is a part of a symbol that is closer to it than this part of the ink's height."""
 
 
 def level(ink: Tensor) -> Tensor:
@@ -100,7 +108,7 @@ def cut(ink: Tensor) -> list[Tensor]:
         and piece.top < bottom
         and piece.bottom > top
     ]
-    symbols = [_cut_out(ink, mask, group) for group in _stacked(kept)]
+    symbols = [_cut_out(ink, mask, group) for group in _grouped(kept, height)]
     return [symbol for symbol in symbols if max(symbol.shape) > SYMBOL * height]
 
 
@@ -152,12 +160,12 @@ def _line(pieces: Sequence[_Piece]) -> tuple[int, int]:
     return min(p.top for p in large), max(p.bottom for p in large)
 
 
-def _stacked(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
-    """Pieces above each other as one symbol: the bar and the dots of a division sign."""
+def _grouped(pieces: Sequence[_Piece], height: int) -> list[list[_Piece]]:
+    """Pieces of one symbol: the bar and the dots of a division sign, the broken bar of a 5."""
     groups: list[list[_Piece]] = []
     for piece in pieces:
         for group in groups:
-            if any(_belong(piece, other) for other in group):
+            if any(_stacked(piece, other) or _broken(piece, other, height) for other in group):
                 group.append(piece)
                 break
         else:
@@ -165,11 +173,25 @@ def _stacked(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
     return groups
 
 
-def _belong(a: _Piece, b: _Piece) -> bool:
+def _stacked(a: _Piece, b: _Piece) -> bool:
+    """Whether one piece is above the other."""
     columns = min(a.right, b.right) - max(a.left, b.left)
     rows = min(a.bottom, b.bottom) - max(a.top, b.top)
     above = rows < STACKED * min(a.height, b.height)
     return above and columns >= STACKED * min(a.width, b.width)
+
+
+def _broken(a: _Piece, b: _Piece, height: int) -> bool:
+    """Whether one piece is a short stroke that almost touches the other, and not a minus sign."""
+    part, whole = sorted((a, b), key=lambda piece: piece.height)
+    near = BROKEN_OFF * height
+    if 2 * part.height > height or max(a.left, b.left) - min(a.right, b.right) > near:
+        return False
+    middle = (part.top + part.bottom) / 2 - whole.top
+    if 0.3 * whole.height < middle < 0.7 * whole.height and part.width > 2 * part.height:
+        return False
+    ink = part.mask.nonzero().float(), whole.mask.nonzero().float()
+    return float(torch.cdist(ink[0], ink[1]).min()) <= near
 
 
 def _cut_out(ink: Tensor, mask: Tensor, group: Sequence[_Piece]) -> Tensor:

@@ -193,6 +193,22 @@ def test_the_error_names_the_cause(tmp_path):
         data.load(3, tmp_path / "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("('Ann', 'Eve')", "('Ann', 'Zoe')", r"the story doesn't name \[Zoe\], whom the query"),
+        ("('Ann', 'Eve')", "Ann", r"line 2: the column 'query' is not a list: 'Ann'\."),
+        ("['brother', 'daughter']", "'brother'", "the column 'edge_types' is not a list"),
+        ("(2, 3)]", "(2, 4)]", "names a person whom 'genders' doesn't"),
+        ("(2, 3)]", "(2, -1)]", "names a person whom 'genders' doesn't"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(tmp_path, before, after, words):
+    (tmp_path / "test.csv").write_text(PUBLIC.format(answer="niece").replace(before, after))
+    with pytest.raises(DataError, match=words):
+        data.load(3, tmp_path)
+
+
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.9, 0.99])
 def test_truncated_csvs_are_named(tmp_path, keep):
     content = write_csv(tmp_path / "1.2_test.csv", told(2, 2, 2))

@@ -153,6 +153,17 @@ def test_confusions_have_no_empty_rows(tmp_path, monkeypatch):
     assert all(label.get_rotation() == 90 for label in axes.get_xticklabels())
 
 
+def test_what_is_right_is_on_the_diagonal(tmp_path, monkeypatch):
+    """Also where a class is never read: here 1; 0 is read, but never true."""
+    kept = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure))
+    confusions = torch.tensor([[0, 0, 0], [4, 0, 6], [0, 0, 9]])
+    plots.draw_confusions(confusions, ["0", "1", "2"], tmp_path / "c.png")
+    (axes,) = kept[0].axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "0"]
+
+
 def test_the_chosen_epoch_is_marked_and_the_legend_is_outside(tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure))

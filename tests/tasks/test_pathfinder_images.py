@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -327,8 +328,38 @@ def test_metadata_of_the_public_generator(tmp_path, kind):
         with pytest.raises(DataError, match="table of strings"):
             arena.list_arena(folder)
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="can't be read"):
+    with pytest.raises(DataError, match="table of strings"):
         arena.list_arena(folder)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_metadata_with_missing_settings(tmp_path, ragged):
+    """A margin of None makes an array of objects; older NumPy made one of lists of any length."""
+    folder, batch = write_arena(tmp_path)
+    for path in (folder / "metadata").glob("*.npy"):
+        rows = []
+        for number, line in enumerate(path.read_text().splitlines()):
+            inside, name, place, label, *_ = line.split()
+            settings = [None] * (1 + number % 3 if ragged else 2)
+            rows.append([inside.encode(), name, np.int64(place), int(label), 1.8, *settings])
+        table = np.empty(len(rows), dtype=object) if ragged else np.array(rows, dtype=object)
+        table[:] = rows
+        np.save(path, table, allow_pickle=True)
+    listed = arena.list_arena(folder)
+    assert [label for _, label in listed] == batch.labels.tolist()
+    assert len(arena.read_pictures(listed, 32)) == 30
+
+
+def test_metadata_never_run_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    folder, _ = write_arena(tmp_path)
+    np.save(folder / "metadata" / "0.npy", np.array([[Evil()]], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"can't be read.*it holds posix\.mkdir"):
+        arena.list_arena(folder)
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_damaged_arena_is_named(tmp_path):

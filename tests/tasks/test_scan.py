@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 import torch
 
-from dolphin_tasks.scan import cut, fit, level, read_pictures, thin
+from dolphin_tasks.scan import cut, fit, level, load_ink, read_pictures, thin
 from dolphin_tasks.strokes import draw_symbols
 from dolphin_tasks.training.familiar import Familiar
 
@@ -108,6 +108,35 @@ def test_neighbours_that_reach_over_each_other_stay_apart():
     first, second = cut(ink)
     assert first.shape[0] > 1.3 * second.shape[0]
     assert (second > 0.5).float().mean() > 0.9  # nothing of the arm is in it
+
+
+def five(gap: int) -> torch.Tensor:
+    """A 5 whose bar broke off, this far away from its body and mostly to the right of it."""
+    ink = torch.zeros(64, 80)
+    ink[4:30, 10:13] = ink[27:30, 10:30] = ink[27:60, 28:31] = ink[57:60, 8:30] = 1
+    ink[2:5, 13 + gap : 40 + gap] = 1
+    return ink
+
+
+def test_strokes_that_broke_off_belong_to_their_symbol():
+    (symbol,) = cut(five(gap=4))
+    assert symbol.shape[1] > 30
+    assert len(cut(five(gap=24))) == 2  # that far away it is something else
+    minus = torch.zeros(64, 80)
+    minus[4:60, 10:13] = minus[30:33, 17:45] = 1
+    assert len(cut(minus)) == 2
+
+
+@pytest.mark.parametrize("shade", [0, 255])
+def test_ink_of_any_colour_on_transparent_paper(tmp_path, shade):
+    image = pytest.importorskip("PIL.Image")
+    strength = torch.nn.functional.pad(drawn([3], 40)[0], (5,) * 4)
+    layers = torch.full((*strength.shape, 4), shade, dtype=torch.uint8)
+    layers[..., 3] = strength
+    image.fromarray(layers.numpy(), "RGBA").save(tmp_path / "ink.png")
+    torch.testing.assert_close(
+        load_ink(tmp_path / "ink.png"), strength / strength.max(), atol=0.01, rtol=0
+    )
 
 
 def test_symbols_are_centred_by_their_mass_on_request():

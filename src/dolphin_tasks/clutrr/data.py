@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -289,11 +290,17 @@ def _read_row(name: str, values: dict[str, str]) -> Told:
         raise DataError(
             "neither the column 'task_name' nor the file's name says which task it is (1.2)."
         )
-    first, second = ast.literal_eval(values["query"])
-    genders = dict(entry.split(":") for entry in values["genders"].split(","))
+    first, second = _listed(values, "query")
+    for person in (first, second):
+        if f"[{person}]" not in values["story"]:
+            raise DataError(f"the story doesn't name [{person}], whom the query asks about.")
+    listed = (entry.partition(":") for entry in values["genders"].split(","))
+    genders = {name: gender for name, _, gender in listed}
     names = list(genders)
-    edges = ast.literal_eval(values["story_edges"])
-    kinds = [_relation(kind) for kind in ast.literal_eval(values["edge_types"])]
+    edges = _listed(values, "story_edges")
+    if any(not 0 <= person < len(names) for edge in edges for person in edge):
+        raise DataError(f"the column 'story_edges' names a person whom 'genders' doesn't: {edges}.")
+    kinds = [_relation(kind) for kind in _listed(values, "edge_types")]
     if len(kinds) > len(edges):
         raise DataError(f"there are {len(kinds)} relations between {len(edges)} pairs of people.")
     # what is told beside the chain comes last, and the public sets don't say which relation it is
@@ -308,6 +315,17 @@ def _read_row(name: str, values: dict[str, str]) -> Told:
         women=frozenset(name for name in names if genders[name] == "female"),
         men=frozenset(name for name in names if genders[name] == "male"),
     )
+
+
+def _listed(values: dict[str, str], column: str) -> Sequence[Any]:
+    """A column that holds a list or a tuple, as Python writes it."""
+    try:
+        listed = ast.literal_eval(values[column])
+    except (ValueError, SyntaxError):
+        listed = None
+    if not isinstance(listed, list | tuple):
+        raise DataError(f"the column {column!r} is not a list: {values[column]!r:.60}.")
+    return listed
 
 
 def _answer(values: dict[str, str]) -> str:

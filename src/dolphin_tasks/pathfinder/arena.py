@@ -1,15 +1,17 @@
 """Images in the layout of the Long Range Arena: `<subset>/imgs/<batch>/sample_<i>.png`.
 
 `<subset>/metadata/<batch>.npy` lists an image per row, with its folder, its file, its number and
-its label first. The public generator writes these rows as a NumPy array of strings; the published
-sets hold them as text, in spite of the name.
+its label first. The public generator writes these rows as a NumPy array of strings, or of objects
+where a setting is missing; the published sets hold them as text, in spite of the name.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -92,15 +94,49 @@ def _rows(path: Path) -> list[list[str]]:
         content = path.read_bytes()
         if not content.startswith(b"\x93NUMPY"):
             return [line.split() for line in content.decode(errors="replace").splitlines()]
-        table = np.load(io.BytesIO(content), allow_pickle=False)
-        strings = table.astype(str).tolist()
-    except BROKEN_ARRAYS as error:
+        table = _load_table(content)
+    except (*BROKEN_ARRAYS, pickle.UnpicklingError) as error:
         raise DataError(f"{path} can't be read as a list of pictures: {error}.") from None
-    if table.ndim != 2 or table.dtype.kind not in "SU":
+    rows: list[Any] = table.tolist()
+    if table.dtype.kind not in "SUO" or not all(isinstance(row, list) for row in rows):
         raise DataError(
             f"{path} must hold a table of strings, got {table.ndim} dimensions of {table.dtype}."
         )
-    return strings
+    return [[_text(item) for item in row] for row in rows]
+
+
+def _load_table(content: bytes) -> np.ndarray:
+    """An array of strings or numbers, or one of objects that holds nothing else."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0
+    if version != (1, 0):
+        read = np.lib.format.read_array_header_2_0
+    if not read(stream)[2].hasobject:
+        return np.load(io.BytesIO(content), allow_pickle=False)
+    return np.asarray(_PlainUnpickler(stream, encoding="latin1").load(), dtype=object)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads arrays, lists, strings and numbers; whatever could run code is refused."""
+
+    _ALLOWED = frozenset(
+        [("numpy", "ndarray"), ("numpy", "dtype")]
+        + [
+            (f"numpy.{core}.multiarray", name)
+            for core in ("core", "_core")
+            for name in ("_reconstruct", "scalar")
+        ]
+    )
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(f"it holds {module_name}.{global_name}, not only strings")
+        return super().find_class(module_name.replace(".core.", "._core."), global_name)
+
+
+def _text(item: Any) -> str:
+    return item.decode(errors="replace") if isinstance(item, bytes) else str(item)
 
 
 def read_pictures(listed: Listed, size: int) -> PictureSamples:

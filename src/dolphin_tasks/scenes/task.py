@@ -117,6 +117,6 @@ class ScenesTask(Task[ScenesConfig, data.SceneBatch]):
             axes.imshow(batch.pictures[row].permute(1, 2, 0).numpy())
             axes.set(xticks=[], yticks=[])
             words = " ".join(word for step in batch.questions[row] for word in step)
-            colour = RIGHT if right[row] else WRONG
-            axes.set_title(f"{words}:\n{answers[row]}", fontsize=7, color=colour)
+            colour, truth = (RIGHT, "") if right[row] else (WRONG, f" (it is {batch.targets[row]})")
+            axes.set_title(f"{words}:\n{answers[row]}{truth}", fontsize=7, color=colour)
         save(figure, path)

@@ -17,12 +17,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from dolphin import DolphinError
-from dolphin_tasks.catalogue import TASKS, find_task
-from dolphin_tasks.training import checkpoint, familiar
+from dolphin_tasks.catalogue import TASKS, find_task, installed
+from dolphin_tasks.training import checkpoint, checks, familiar
 from dolphin_tasks.training.config import OptionError, TrainConfig
 from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.evaluation import evaluate, further_lines
@@ -108,8 +106,9 @@ def _task_name(command: str, arguments: list[str]) -> tuple[str, list[str]]:
     if arguments[:1] == ["--task"]:
         arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
-        width = max(map(len, TASKS)) + 2
-        lines = "".join(f"  {name:<{width}}{task.summary}\n" for name, task in TASKS.items())
+        known = {name: task.summary for name, task in TASKS.items()} | installed()
+        width = max(map(len, known)) + 2
+        lines = "".join(f"  {name:<{width}}{summary}\n" for name, summary in known.items())
         text = f"usage: dolphin {command} TASK [OPTIONS]\n\ntasks:\n{lines}\n"
         text += f"`dolphin {command} TASK --help` lists the options of a task.\n"
         text += f"Your own: dolphin {command} --task module:Class [OPTIONS]\n"
@@ -133,12 +132,13 @@ class TasksOptions:
 def list_tasks(arguments: list[str]) -> int:
     """`dolphin tasks`."""
     parse(TasksOptions, "tasks", arguments)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("task", "what is learnt", "data"):
-        table.add_column(column, overflow="fold")
-    for name, task in TASKS.items():
-        table.add_row(name, task.summary, task.whereabouts())
-    Console(highlight=False).print(table)
+    known = {name: (task.summary, task.whereabouts()) for name, task in TASKS.items()}
+    known |= {name: (place, "") for name, place in installed().items()}
+    width = max(map(len, known)) + 2
+    for name, (summary, data) in known.items():
+        sys.stdout.write(f"{name:<{width}}{summary}\n")
+        if data:  # a line of its own: paths stay whole
+            sys.stdout.write(f"{'':<{width}}data: {data}\n")
     return 0
 
 
@@ -158,7 +158,8 @@ def get_data(arguments: list[str]) -> int:
     options = parse(DataOptions, f"data {name}", rest)
     task = find_task(name)
     config = task.config_class(data_dir=options.data_dir, download=options.download)
-    data = task(config).data()
+    made = task(config)
+    data = checks.checked_data(made, made.data())
     display = Display()
     display.line(f"{name}: {data.source}")
     display.line(
@@ -325,7 +326,7 @@ def trained(
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=data_dir)
     task = task_class(config)
-    network = use_row_dropout(task.network())
+    network = use_row_dropout(checks.checked_network(task))
     content = checkpoint.load(folder.best, task.name)
     weights = checkpoint.part(content, "network", dict, folder.best)
     checkpoint.load_weights(network, weights, folder.best)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dolphin_tasks.training.checks import check_marks, check_perceived
 from dolphin_tasks.training.processes import Processes
 from dolphin_tasks.training.task import Samples, Task
 
@@ -77,16 +78,19 @@ def evaluate(
     confusions = torch.zeros(classes, classes, dtype=torch.int64)
     right = 0
     groups = torch.zeros(len(task.group_names), 2, dtype=torch.int64)
-    for index in mine.split(EVALUATION_BATCH):
+    # an empty tensor would be split into one empty part
+    for index in mine.split(EVALUATION_BATCH) if len(mine) else ():
         between()
         batch = samples.batch(index)
         outputs = task.read(network, batch)
         marks = task.right(task.answers(outputs, batch), batch)
+        check_marks(task, marks, len(index))
         right += sum(marks)
         if task.group_names:
             members, marked = torch.tensor(task.groups(batch)), torch.tensor(marks).long()
             groups.index_add_(0, members, torch.stack([marked, torch.ones_like(marked)], dim=1))
         read, true = task.perceived(outputs, batch)
+        check_perceived(task, read, true)
         pairs = true.cpu() * classes + read.cpu()
         confusions += torch.bincount(pairs, minlength=classes**2).view(classes, classes)
     parts = [torch.tensor([right]), confusions.view(-1), groups.view(-1)]
@@ -99,15 +103,17 @@ def evaluate(
 def further_lines(figures: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """A task's further figures as lines: shares, counts of right answers, and groups of them.
 
-    >>> list(further_lines({"recall": {"at_1": 0.5}, "read": {"right": 3, "total": 4}}))
+    >>> figures = {"recall": {"at_1": 0.5}, "read": {"right": 3, "total": 4}}
+    >>> list(further_lines(figures | {"nothing": {"right": 0, "total": 0}}))
     ['recall, at 1: 50.00%', 'read: 75.00% of 4']
     """
     for key, value in figures.items():
         name = f"{above}{key.replace('_', ' ')}"
         if isinstance(value, Mapping):
             if set(value) == {"right", "total"}:
-                share = value["right"] / max(1, value["total"])
-                yield f"{name}: {share:.2%} of {value['total']:,}"
+                if value["total"]:
+                    share = value["right"] / value["total"]
+                    yield f"{name}: {share:.2%} of {value['total']:,}"
             else:
                 yield from further_lines(value, f"{name}, ")
         else:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import dolphin as dl
 from dolphin_tasks.catalogue import reference
-from dolphin_tasks.training import checkpoint, familiar, plots
+from dolphin_tasks.training import checkpoint, checks, familiar, plots
 from dolphin_tasks.training.config import TrainConfig
 from dolphin_tasks.training.display import Display
 from dolphin_tasks.training.evaluation import evaluate, further_lines, near_tie
@@ -53,14 +53,17 @@ class Trainer:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         self.display.doing("loading data")
-        self.data = self.task.data()
-        self.network = use_row_dropout(self.task.network()).to(self.processes.device)
+        self.data = checks.checked_data(self.task, self.task.data())
+        network = checks.checked_network(self.task)
+        self.network = use_row_dropout(network).to(self.processes.device)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.lr)
         self.count = min(len(self.data.train), config.train_samples or len(self.data.train))
         if self.count == 0:
             raise RunError(
-                "there are no training samples: use fewer images per sample, or more data"
+                "there are no training samples: use fewer images per sample, or more data."
             )
+        if not len(self.data.test):  # found now, not after hours of training
+            raise RunError(f"there are no test samples in: {self.data.source}.")
         self.steps = math.ceil(self.count / config.batch)
         self._prepare_folder()
         self.display.line(f"data: {self.data.source}")
@@ -190,7 +193,7 @@ class Trainer:
             )
             set_noise(self.network, noise)
             batch = samples.batch(mine, noise)
-            losses, right, symbolic, neural = self._learn(batch, len(index))
+            losses, right, symbolic, neural = self._learn(batch, len(mine), len(index))
             totals = torch.tensor([losses, right], dtype=torch.float64)
         began = time.perf_counter()
         stopped = self.processes.sum_gradients(self.network.parameters(), self._stop.asked)
@@ -203,14 +206,16 @@ class Trainer:
         progress.right += int(totals[1])
         progress.seen += len(index)
         if not math.isfinite(progress.loss_sum):
+            remedy = "Lower --lr" if self._steps_done > 1 else "Check losses() for division by zero"
+            kept = "; the previous checkpoint is kept" if self.folder.checkpoint.exists() else ""
             raise TrainingError(
                 f"the loss became {progress.loss_sum} in epoch {progress.epoch + 1}, step "
-                f"{progress.step + 1}. Lower --lr; the previous checkpoint is kept."
+                f"{progress.step + 1}. {remedy}{kept}."
             )
         return stopped
 
-    def _learn(self, batch: Any, total: int) -> tuple[float, int, float, float]:
-        """Gradients of the mean loss over `total` rows.
+    def _learn(self, batch: Any, rows: int, total: int) -> tuple[float, int, float, float]:
+        """Gradients of the mean loss over `total` rows, of which this batch has `rows`.
 
         Returns the sum of losses, the number of right answers, and the seconds that the program and
         the network took.
@@ -220,9 +225,11 @@ class Trainer:
         device = self.processes.device.type
         with torch.autocast(device, dtype=dtype, enabled=dtype is not None):
             outputs = self.task.read(self.network, batch)
+        checks.check_outputs(self.task, outputs)
         times.append(self._now())
         cut: Outputs = tuple(o.detach().float().requires_grad_() for o in outputs)
         losses = self.task.losses(cut, batch)
+        checks.check_losses(self.task, losses, rows)
         (losses.sum() / total).backward()
         times.append(self._now())
         pairs = [
@@ -379,10 +386,10 @@ class Trainer:
             plots.draw_run(
                 self.task, self.network, self.data.test, result, self.folder, progress.best_epoch
             )
+        chosen = "" if validated is None else ", chosen by validation"
         self.display.line(
             f"test: {result.accuracy:.2%} of {result.total:,} answers right"
-            f"{result.perception_note} "
-            f"(epoch {progress.best_epoch}, chosen by validation); the program took "
+            f"{result.perception_note} (epoch {progress.best_epoch}{chosen}); the program took "
             f"{progress.symbolic_share:.1%} of a step"
         )
         for line in further_lines(further):

@@ -109,10 +109,12 @@ def scale_accuracy(axes: Any) -> None:
 def draw_confusions(confusions: Tensor, classes: Sequence[str], path: Path) -> None:
     """Shares of what each class was read as; rows are the true classes.
 
-    Classes that never occur have no row, and classes that were never read have no column.
+    Classes that never occur have no row. Columns are in the order of the rows, so that what is
+    right is on the diagonal; classes that were only read come after them.
     """
     counts = confusions.double()
-    rows, columns = (counts.sum(axis).nonzero().flatten().tolist() for axis in (1, 0))
+    rows, read = (counts.sum(axis).nonzero().flatten().tolist() for axis in (1, 0))
+    columns = [*rows, *(column for column in read if column not in rows)]
     shares = (counts / counts.sum(1, keepdim=True).clamp(min=1))[rows][:, columns]
     longest = max(len(classes[column]) for column in columns)
     room = 1.0 + 0.07 * longest

@@ -65,10 +65,18 @@ class TensorSamples:
             [0, 1]]), targets=['c', 'a'])
     """
 
-    def __init__(self, inputs: Tensor, targets: Sequence[Any]) -> None:
+    def __init__(self, inputs: Tensor, targets: Sequence[Any] | Tensor) -> None:
+        given: Any = inputs
+        if not isinstance(given, Tensor):
+            raise OptionError(
+                f"the inputs of TensorSamples must be a tensor, got {type(given).__name__}; "
+                "convert them with torch.as_tensor."
+            )
         if len(inputs) != len(targets):
             raise OptionError(f"there are {len(inputs)} inputs and {len(targets)} targets.")
-        self.inputs, self.targets = inputs, list(targets)
+        # a tensor or an array: targets are compared with symbols, which are Python objects
+        plain = targets if isinstance(targets, Sequence) else targets.tolist()
+        self.inputs, self.targets = inputs, list(plain)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -142,7 +150,7 @@ class Task(abc.ABC, Generic[C, B]):
         """The neural part: what the network says about a batch; by default about `batch.inputs`."""
         device = next((p.device for p in network.parameters()), None)
         outputs = network(cast("Any", batch).inputs.to(device))
-        return outputs if isinstance(outputs, tuple) else (outputs,)
+        return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
     def targets(self, batch: B) -> Sequence[Any]:
         """The expected result of each row; by default `batch.targets`."""
@@ -162,7 +170,13 @@ class Task(abc.ABC, Generic[C, B]):
 
     def _result(self, outputs: Outputs) -> dl.Distribution:
         with dl.using(self.provenance):
-            return self.program(*outputs)
+            result: Any = self.program(*outputs)
+        if not isinstance(result, dl.Distribution):
+            kind = type(result).__name__
+            raise OptionError(
+                f"{type(self).__name__}.program() must return a Distribution, got {kind}."
+            )
+        return result
 
     def lesson(self, samples: Samples[B], epoch: int) -> Tensor | None:
         """Which training samples this epoch (from 0) draws from; None: each of them once.
@@ -232,7 +246,7 @@ class Task(abc.ABC, Generic[C, B]):
 
     def groups(self, batch: B) -> list[int]:
         """The place of each row in `group_names`; called only if there are any."""
-        raise NotImplementedError
+        raise OptionError(f"{type(self).__name__} has group_names, but no groups().")
 
     @torch.no_grad()
     def read_all(self, network: nn.Module, samples: Samples[B]) -> tuple[B, Outputs]:
