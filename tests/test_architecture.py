@@ -38,6 +38,8 @@ LAYERS = [
     ["dolphin.inputs", "dolphin.inputs.*"],
     ["dolphin.reading", "dolphin.display.showing", "dolphin.display.proofs"],
     [
+        "dolphin.answers.arguments",
+        "dolphin.answers.choices",
         "dolphin.answers.derivatives",
         "dolphin.answers.events",
         "dolphin.answers.evidence",

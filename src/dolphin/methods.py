@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsFloat, TypeVar,
 import torch
 from torch import Tensor
 
+from dolphin.answers.arguments import Added, Comparable, Ordered
 from dolphin.answers.events import (
-    Added,
-    Comparable,
-    Ordered,
     all_hold,
     how_many_hold,
     largest_of,

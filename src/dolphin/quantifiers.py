@@ -6,7 +6,8 @@ every row, also where a row has no symbols at all, so a loss on an answer is def
 What the tags of answers mean depends on the provenance. `exact` knows how the symbols depend on
 each other, and is exact for every program. Algebras of numbers don't: there the symbols of a row
 count as independent, or as exclusive where at most one of them can hold (an exclusive input, and
-the result of `apply` on exclusive operands). docs/questions.md says what each provenance gives.
+the result of `apply` on exclusive operands; the symbols of one group of an input with exclusive
+groups). docs/questions.md says what each provenance gives.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, overload
 
+from dolphin.answers.arguments import Added, Comparable, Ordered
 from dolphin.answers.events import (
-    Added,
-    Comparable,
-    Ordered,
     all_hold,
     how_many_hold,
     largest_of,

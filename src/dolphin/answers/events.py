@@ -5,40 +5,29 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dolphin.errors import FunctionError, InputError, UnsupportedError, shorten
+from dolphin.answers.arguments import check_function, check_numbers, sorted_by_key
+from dolphin.answers.choices import Choices, with_groups_of_one_layout
+from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.kept import kept_index, kept_lists
 from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import negation, negation_of_all
-from dolphin.execution.tagged import Holder, Tagged, check_arity
+from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates
-from dolphin.symbolic.plans import Combinations
-from dolphin.symbolic.questions import Fold, Items, find_items, fold_of, prefixes
+from dolphin.symbolic.plans import Combinations, check_size
+from dolphin.symbolic.questions import Fold, find_items, fold_of, prefixes
 from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import Symbols
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from _typeshed import SupportsDunderGT, SupportsDunderLT
+    pass
 
 Function = Callable[[Any], Any]
-
-
-# Types of the questions, for editors: symbols that can be added to 0, and that can be compared.
-class _Adds(Protocol):
-    def __add__(self, other: int, /) -> Any: ...
-    def __radd__(self, other: int, /) -> Any: ...
-
-
-Comparable: TypeAlias = "SupportsDunderLT[Any] | SupportsDunderGT[Any]"
-Added = TypeVar("Added", bound="_Adds | Fraction | np.generic")
-Ordered = TypeVar("Ordered", bound="SupportsDunderLT[Any] | SupportsDunderGT[Any]")
 
 
 @profiled("exists", tags=True)
@@ -71,7 +60,7 @@ def sum_of(d: Tagged, value: Function | None, by: Function | None, cache: bool) 
     """See `total`."""
     question = _Question("total", d, None, by, cache)
     numbers = question.numbers("value", value)
-    _check_numbers(numbers)
+    check_numbers(numbers)
     return question.folded(numbers)
 
 
@@ -85,21 +74,6 @@ def largest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool
 def smallest_of(d: Tagged, key: Function | None, by: Function | None, cache: bool) -> Tagged:
     """See `minimum`."""
     return _Question("minimum", d, None, by, cache).first(key, reverse=False)
-
-
-_NUMBERS = frozenset({bool, int, float})
-
-
-def _check_numbers(values: Sequence[Any]) -> None:
-    """Refuse what can't be added up: where nothing holds, the sum is 0."""
-    for value in () if _NUMBERS.issuperset(map(type, values)) else values:
-        try:
-            _ = 0 + value
-        except Exception:
-            raise FunctionError(
-                f"total: {shorten(value)} ({type(value).__name__}) can't be added to a number. "
-                "Give value=, a function from a symbol to a number."
-            ) from None
 
 
 class _Question:
@@ -116,10 +90,10 @@ class _Question:
         unless: bool = False,
     ) -> None:
         self.operation, self.cache = operation, cache
-        self.d = d
+        self.d = d = with_groups_of_one_layout(d)
         for role, function in (("predicate", predicate), ("by", by)):
             if function is not None or (role == "predicate" and unless):
-                _check_function(operation, role, function)
+                check_function(operation, role, function)
         self.algebra: Provenance = d.provenance
         if not negates(self.algebra):
             raise UnsupportedError(
@@ -133,6 +107,7 @@ class _Question:
         )
         self.holds = self.algebra.select(tags, self.at(self.items.places))
         self.one = self.algebra.one(1, tags)
+        self.choices = Choices.among(d, self.items)
 
     @functools.cached_property
     def fails(self) -> Tags:
@@ -143,7 +118,7 @@ class _Question:
     def numbers(self, role: str, function: Callable[[Any], Any] | None) -> list[Any]:
         """The value of a user function for each item."""
         if function is not None:
-            _check_function(self.operation, role, function)
+            check_function(self.operation, role, function)
         return self.items.values(f"{self.operation}({role})", function, self.cache)
 
     # -- answers -----------------------------------------------------------------------------------
@@ -190,6 +165,7 @@ class _Question:
 
     def some_and_none(self) -> tuple[Tags, Tags]:
         """Tags of "one item of the group holds" and of "none does"."""
+        self.with_choices_as_items()
         groups = self.items.groups_of
         plan = self.lists(Combinations([np.arange(len(groups))], groups, self.items.groups))
         if self.d.exclusive:
@@ -204,6 +180,29 @@ class _Question:
             for answer in (True, False)
         )
         return some, none
+
+    def with_choices_as_items(self) -> None:
+        """Items that exclude each other become one, which holds if one of them does."""
+        choices = self.choices
+        if choices is None:
+            return
+        self.choices = None
+        whole = choices.whole()
+        self.holds, self.fails = self.some_and_none_of(whole, choices)
+        first = np.unique(whole.group_of, return_index=True)[1]
+        self.items = self.items.ordered(first)
+
+    def some_and_none_of(self, parts: Combinations, choices: Choices) -> tuple[Tags, Tags]:
+        """For each part of a choice: the tags of "one of its items holds" and "none does"."""
+        some = self.algebra.contract_disjoint([self.holds], self.lists(parts))
+        if not self.d.normalised or not self.algebra.adds_disjoint:
+            return some, negation(self.d, some)
+        # One symbol of the choice holds for certain: of this part, or of the others.
+        others = self.lists(choices.others(parts, self.items.places))
+        tags = self.algebra.concat([some, self.algebra.contract_disjoint([self.tags], others)])
+        pairs = np.arange(2 * parts.groups).reshape(2, -1).T.reshape(-1)
+        negated = self.algebra.negate_choices(self.algebra.select(tags, self.at(pairs)), 2)
+        return some, self.algebra.select(negated, self.at(2 * np.arange(parts.groups)))
 
     def none_of_exclusive(self, some: Tags) -> Tags:
         """The tag of "none of them", where at most one holds.
@@ -240,10 +239,13 @@ class _Question:
 
     def conjunctions(self, tags: Tags) -> Tags:
         """⊗ of the tags of each group; **1** for an empty group."""
-        steps = prefixes(self.items.groups_of)
-        tags = self.scanned(tags, steps)
-        last = np.full(self.items.groups, len(self.items.symbols), dtype=np.int64)
-        last[self.items.groups_of] = np.arange(len(self.items.symbols))
+        return self.products(tags, self.items.groups_of, self.items.groups)
+
+    def products(self, tags: Tags, groups_of: np.ndarray, groups: int) -> Tags:
+        """The same for groups of any tags, which follow each other."""
+        tags = self.scanned(tags, prefixes(groups_of))
+        last = np.full(groups, len(groups_of), dtype=np.int64)
+        last[groups_of] = np.arange(len(groups_of))
         return self.algebra.select(self.with_one(tags), self.at(last))
 
     def scanned(self, tags: Tags, steps: Sequence[Combinations]) -> Tags:
@@ -269,6 +271,8 @@ class _Question:
         """The distribution of the sum of the values of the items that hold."""
         if self.d.exclusive:
             return self.folded_exclusive(values)
+        if self.choices is not None:
+            return self.folded_choices(values, self.choices)
         fold = fold_of(self.operation, self.items, values, 0, operator.add)
         return self.answered(fold.answers, fold.groups_of, self.run(fold))
 
@@ -276,11 +280,40 @@ class _Question:
         """The tags of a fold's last states."""
         n = len(self.items.symbols)
         index = self.at(np.arange(2 * n).reshape(2, n).T.reshape(-1))
-        tags = self.algebra.select(self.algebra.concat([self.fails, self.holds]), index)
+        return self.climbed(
+            fold, self.algebra.select(self.algebra.concat([self.fails, self.holds]), index)
+        )
+
+    def climbed(self, fold: Fold, tags: Tags) -> Tags:
+        """The same from the tags of its leaves."""
         for step in fold.steps:
             both = self.with_one(tags)
             tags = self.algebra.contract_disjoint([both, both], lists_of(step).spelled_out())
         return tags
+
+    def folded_choices(self, values: Sequence[Any], choices: Choices) -> Tagged:
+        """The sum where of some items at most one holds."""
+        order = np.argsort(choices.of, kind="stable")
+        items = self.items = self.items.ordered(order)
+        self.holds = self.algebra.select(self.holds, self.at(order))
+        choices, sizes = choices.ordered(order), choices.sizes
+        ordered = [values[at] for at in order.tolist()]
+        fold = fold_of(self.operation, items, ordered, 0, operator.add, sizes)
+        _, none = self.some_and_none_of(choices.whole(), choices)
+        # None of the first choice, its items, none of the second choice, ...
+        starts = np.cumsum(sizes) - sizes
+        places = np.insert(len(sizes) + np.arange(len(order)), starts, np.arange(len(sizes)))
+        leaves = self.algebra.select(self.algebra.concat([none, self.holds]), self.at(places))
+        tags = self.climbed(fold, leaves)
+        if self.operation != "count":
+            return self.answered(fold.answers, fold.groups_of, tags)
+        # Complete: more than there are choices is an answer, too, with tag 0.
+        most = np.bincount(choices.groups_of, minlength=items.groups)[items.groups_of]
+        beyond = _ranks(items.groups_of) >= most
+        answers = [*fold.answers, *(_ranks(items.groups_of)[beyond] + 1).tolist()]
+        nothing = self.algebra.select(none, self.at(np.full(int(beyond.sum()), -1)))
+        group = np.concatenate([fold.groups_of, items.groups_of[beyond]])
+        return self.answered_by_group(answers, group, [tags, nothing])
 
     def folded_exclusive(self, values: Sequence[Any]) -> Tagged:
         """The sum where at most one item holds: its value, or 0."""
@@ -299,13 +332,15 @@ class _Question:
     def first(self, key: Callable[[Any], Any] | None, *, reverse: bool) -> Tagged:
         """The first item of each group that holds, in the order of the keys; None if none does."""
         keys = self.numbers("key", key)
-        order = _sorted(self.operation, self.items, keys, reverse)
+        order = sorted_by_key(self.operation, self.items, keys, reverse)
         self.items, n = self.items.ordered(order), len(order)
         self.holds = self.algebra.select(self.holds, self.at(order))
         groups, every = self.items.groups_of, np.arange(n)
         firsts = self.holds
         if self.d.exclusive:
             _, none = self.some_and_none()
+        elif self.choices is not None:
+            firsts, none = self.first_of_choices(self.choices.ordered(order))
         else:
             until = self.with_one(self.scanned(self.fails, prefixes(groups)))
             before = np.where((every > 0) & (groups[every - 1] == groups), every - 1, n)
@@ -321,6 +356,24 @@ class _Question:
         answers += [None] * self.items.groups
         group = np.concatenate([groups, np.arange(self.items.groups)])
         return self.answered_by_group(answers, group, [firsts, none])
+
+    def first_of_choices(self, choices: Choices) -> tuple[Tags, Tags]:
+        """Tags of "the item holds, and none before it", and of "none of the group does"."""
+        groups_of, n = self.items.groups_of, len(self.items.symbols)
+        alone, several = np.flatnonzero(choices.alone), np.flatnonzero(~choices.alone)
+        fails = self.algebra.select(self.fails, self.at(alone))
+        up_to_alone = self.scanned(fails, prefixes(groups_of[alone]))
+        _, up_to_several = self.some_and_none_of(choices.up_to(several), choices)
+        check_size(self.operation, (n, len(choices.groups_of)), choices.pairs(groups_of))
+        failing, wanted = choices.before(groups_of, self.items.groups)
+        place = np.argsort(np.concatenate([alone, several]))
+        parts = self.algebra.concat([up_to_alone, up_to_several])
+        before = self.algebra.select(parts, self.at(place[failing]))
+        until = self.products(before, wanted, n + self.items.groups)
+        every = np.arange(n)
+        lists = self.lists(Combinations([every, every], every, n))
+        none = self.algebra.select(until, self.at(n + np.arange(self.items.groups)))
+        return self.algebra.contract([self.holds, until], lists), none
 
 
 def _adds(provenance: Provenance) -> bool:
@@ -339,29 +392,3 @@ def _places(fold: Fold, groups: int, answer: Any) -> np.ndarray:
 def _ranks(groups_of: np.ndarray) -> np.ndarray:
     """The position of each item within its group."""
     return np.arange(len(groups_of)) - np.searchsorted(groups_of, groups_of)
-
-
-def _sorted(operation: str, items: Items, keys: Sequence[Any], reverse: bool) -> np.ndarray:
-    """Items by group, then by key; equal keys in the items' order."""
-    if any(isinstance(key, float) and key != key for key in keys):
-        raise FunctionError(
-            f"{operation}: the key of a symbol is nan, which has no place in an order."
-        )
-    try:
-        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
-    except TypeError as error:
-        raise FunctionError(
-            f"{operation}: symbols can't be compared: {error}. Give key=, a function from a symbol "
-            "to a number."
-        ) from error
-    by_key = np.array(order, dtype=np.int64)
-    return by_key[np.argsort(items.groups_of[by_key], kind="stable")]
-
-
-def _check_function(operation: str, role: str, function: Any) -> None:
-    if isinstance(function, Holder) or not callable(function):
-        raise InputError(
-            f"{operation}: {role} must be a function of one symbol, got {shorten(function)}. Write "
-            f"{operation}(d, {'lambda symbol: ...' if role == 'predicate' else role + '=...'})."
-        )
-    check_arity(operation, role, function, 1)

@@ -225,6 +225,11 @@ def _keep(d: Tagged, places: np.ndarray) -> Tagged:
     return kept
 
 
+def row_by_row(d: Tagged) -> Tagged:
+    """The same with symbols per row."""
+    return _keep(d, np.tile(np.arange(d.width), (d.batch, 1)))
+
+
 def stacked(given: Sequence[Tagged]) -> Tagged:
     """The rows of all of them, one after the other; their facts stay the same facts."""
     provenance, _ = check("stack", given, rows=False)
@@ -279,6 +284,13 @@ def group_numbers(d: Tagged) -> np.ndarray | None:
     for number, places in enumerate(d.groups):
         numbers[0, list(places)] = number
     return numbers
+
+
+def has_choices(d: Tagged) -> bool:
+    """Whether some symbols of a row of an input exclude each other, but not all of them."""
+    if isinstance(d.groups, np.ndarray):
+        return True
+    return d.groups is not None and not d.exclusive and not all_alone(d.groups, d.width)
 
 
 def _groups_of_all(given: Sequence[Tagged], domain: Domain) -> Groups | np.ndarray | None:

@@ -146,8 +146,9 @@ class _Tree:
 class Fold:
     """The steps of folding all groups at once, and the answers of their last states.
 
-    The tags of the first level are `failing, holding` for each item, in the items' order. Steps
-    read their operands' tags with a **1** appended.
+    The tags of the first level are `failing, holding` for each item, in the items' order (items
+    that exclude each other: `all failing, first holding, second holding, ...`). Steps read their
+    operands' tags with a **1** appended.
     """
 
     steps: tuple[Combinations, ...]
@@ -167,43 +168,62 @@ register("folds of questions", _known.__len__, _known.clear)
 
 
 def fold_of(
-    operation: str, items: Items, values: Sequence[Any], nothing: Any, combine: Combine
+    operation: str,
+    items: Items,
+    values: Sequence[Any],
+    nothing: Any,
+    combine: Combine,
+    sizes: np.ndarray | None = None,
 ) -> Fold:
     """The fold of the items' values, `nothing` for items that fail, with an associative function.
 
-    It depends on the values alone, so it is built once where all rows have the same symbols.
+    `sizes`: so many items that follow each other exclude each other; one each by default. It
+    depends on these alone, so it is built once where all rows have the same symbols.
     """
-    counts = np.bincount(items.groups_of, minlength=items.groups)
+    sizes = np.ones(len(items.symbols), dtype=np.int64) if sizes is None else sizes
+    leaves = np.cumsum(sizes) - sizes
+    counts = np.bincount(items.groups_of[leaves], minlength=items.groups)
+    given = [
+        tuple(values[at : at + n]) for at, n in zip(leaves.tolist(), sizes.tolist(), strict=True)
+    ]
     if items.rows > 1:
-        return _fold(operation, counts, values, nothing, combine)
-    key = (operation, counts.tobytes(), tuple(map(kind, values)), tuple(values))
-    return _known.get_or_make(key, lambda: _fold(operation, counts, values, nothing, combine))
+        return _fold(operation, counts, given, nothing, combine)
+    key = (operation, counts.tobytes(), tuple(map(kind, values)), tuple(given))
+    return _known.get_or_make(key, lambda: _fold(operation, counts, given, nothing, combine))
 
 
 def _fold(
-    operation: str, counts: np.ndarray, values: Sequence[Any], nothing: Any, combine: Combine
+    operation: str,
+    counts: np.ndarray,
+    values: Sequence[tuple[Any, ...]],
+    nothing: Any,
+    combine: Combine,
 ) -> Fold:
     ends = np.cumsum(counts)
     trees: dict[tuple[Any, ...], _Tree] = {}
-    each = []
+    each, states = [], []
     for start, end in zip((ends - counts).tolist(), ends.tolist(), strict=True):
         shape = tuple(values[start:end])
         if shape not in trees:
             trees[shape] = _tree(operation, shape, nothing, combine)
         each.append(trees[shape])
+        states.append(sum(map(len, shape)) + len(shape))
     answers = tuple(value for tree in each for value in tree.values)
     groups_of = np.repeat(np.arange(len(each)), [len(tree.values) for tree in each])
-    return Fold(tuple(_steps(each, counts)), answers, groups_of)
+    first = np.array(states, dtype=np.int64)
+    return Fold(tuple(_steps(each, first)), answers, groups_of)
 
 
-def _tree(operation: str, shape: tuple[Any, ...], nothing: Any, combine: Combine) -> _Tree:
+def _tree(
+    operation: str, shape: tuple[tuple[Any, ...], ...], nothing: Any, combine: Combine
+) -> _Tree:
     """Neighbours are folded two by two, so that n items take log n steps."""
     if not shape:
         only = _Level(np.array([-1]), np.array([-1]), np.array([0]), 1)
         return _Tree((only,), (nothing,))
-    nodes: list[tuple[Any, ...]] = [(nothing, value) for value in shape]
+    nodes: list[tuple[Any, ...]] = [(nothing, *values) for values in shape]
     levels = []
-    if any(value == nothing for value in shape):  # an item that adds nothing has one state
+    if any(len(dict.fromkeys(node)) < len(node) for node in nodes):  # an item that adds nothing
         nodes, level = _merged(nodes)
         levels.append(level)
     while len(nodes) > 1:
@@ -251,13 +271,12 @@ def _paired(
     return parents, _Level(np.concatenate(left), np.concatenate(right), np.array(out), states)
 
 
-def _steps(trees: Sequence[_Tree], counts: np.ndarray) -> list[Combinations]:
+def _steps(trees: Sequence[_Tree], states: np.ndarray) -> list[Combinations]:
     """One contraction per level for all groups; those that are done pass their states on."""
     alike: dict[int, list[int]] = {}
     for number, tree in enumerate(trees):
         alike.setdefault(id(tree), []).append(number)
     members = [np.array(numbers) for numbers in alike.values()]
-    states = 2 * counts
     steps = []
     for depth in range(max((len(tree.levels) for tree in trees), default=0)):
         levels = [_level(trees[groups[0]], depth, int(states[groups[0]])) for groups in members]

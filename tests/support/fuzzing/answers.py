@@ -12,7 +12,9 @@ from fuzzing.rows import Row, Value, key_of
 from fuzzing.semirings import Numbers, RefusedError, Semiring, TopK, UnsettledError
 
 Entry = tuple[Any, Any]  # a symbol and its tag
+Choice = list[Entry]  # symbols of which at most one holds
 Answer = Callable[[list[Any]], Any]
+Answers = Callable[[list[Choice], list[Entry]], list[Entry]]
 SMALL = 1e-12  # more than rounding leaves of 1 - 1 in double precision
 
 
@@ -24,9 +26,6 @@ class Questions:
     disordered: bool
     divisor = 1.0  # the least that was divided by, times that of what was divided again
 
-    def _times(self, tags: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
     def _batch(self, values: Sequence[Value]) -> int:
         raise NotImplementedError
 
@@ -36,15 +35,15 @@ class Questions:
         return self._asked(d, predicate, by, self._some)
 
     def forall(self, d: Value, predicate: Any, by: Any = None, cache: bool = True) -> Value:
-        def every(entries: list[Entry], exclusive: bool) -> list[Entry]:
-            some, none = self._some(entries, exclusive)
+        def every(choices: list[Choice], entries: list[Entry]) -> list[Entry]:
+            some, none = self._some(choices, entries)
             return [(True, none[1]), (False, some[1])]
 
         return self._asked(d, lambda symbol: not predicate(symbol), by, every)
 
     def count(self, d: Value, predicate: Any = None, by: Any = None, cache: bool = True) -> Value:
-        def counted(entries: list[Entry], exclusive: bool) -> list[Entry]:
-            known = self._folded(entries, exclusive, len)
+        def counted(choices: list[Choice], entries: list[Entry]) -> list[Entry]:
+            known = self._folded(choices, len)
             have = {answer for answer, _ in known}
             missing = [n for n in range(len(entries) + 1) if n not in have]
             return [*known, *((n, self.semiring.zero) for n in missing)]
@@ -52,10 +51,8 @@ class Questions:
         return self._asked(d, predicate, by, counted)
 
     def total(self, d: Value, value: Any = None, by: Any = None, cache: bool = True) -> Value:
-        def summed(entries: list[Entry], exclusive: bool) -> list[Entry]:
-            return self._folded(
-                entries, exclusive, lambda held: sum(value(s) if value else s for s in held)
-            )
+        def summed(choices: list[Choice], entries: list[Entry]) -> list[Entry]:
+            return self._folded(choices, lambda held: sum(value(s) if value else s for s in held))
 
         return self._asked(d, None, by, summed)
 
@@ -65,9 +62,7 @@ class Questions:
     def minimum(self, d: Value, key: Any = None, by: Any = None, cache: bool = True) -> Value:
         return self._first(d, key, by, reverse=False)
 
-    def _asked(
-        self, d: Value, predicate: Any, by: Any, answers: Callable[[list[Entry], bool], list[Entry]]
-    ) -> Value:
+    def _asked(self, d: Value, predicate: Any, by: Any, answers: Answers) -> Value:
         """The answers of every group of every row; every row has the groups of all rows."""
         if getattr(self.semiring, "negates", True) is False:
             raise RefusedError("no negation")
@@ -76,20 +71,18 @@ class Questions:
         wanted = [
             [(s, tag) for s, tag in row if predicate is None or predicate(s)] for row in d.each
         ]
-        if by is None:
-            rows = [answers(entries, d.exclusive) for entries in wanted]
-        else:
-            keys = {key_of(by(s)): by(s) for row in d.each for s in row.symbols}
-            rows = [
-                [
-                    ((label, answer), tag)
-                    for key, label in keys.items()
-                    for answer, tag in answers(
-                        [e for e in entries if key_of(by(e[0])) == key], d.exclusive
-                    )
-                ]
-                for entries in wanted
-            ]
+        keys = {} if by is None else {key_of(by(s)): by(s) for row in d.each for s in row.symbols}
+        rows = []
+        for row, entries in zip(d.each, wanted, strict=True):
+            if by is None:
+                rows.append(answers(self._choices(d, row, entries), entries))
+                continue
+            own: list[Entry] = []
+            for key, label in keys.items():
+                some = [entry for entry in entries if key_of(by(entry[0])) == key]
+                answered = answers(self._choices(d, row, some), some)
+                own += [((label, answer), tag) for answer, tag in answered]
+            rows.append(own)
         made = []
         for entries in rows:
             row = Row()
@@ -107,69 +100,74 @@ class Questions:
             return self.semiring.zero
         return tags[0] if len(tags) == 1 else self.semiring.plus_disjoint(tags)
 
-    def _some(self, entries: list[Entry], exclusive: bool) -> list[Entry]:
+    def _choices(self, d: Value, row: Row, entries: list[Entry]) -> list[Choice]:
+        """Which of these exclude each other; formulas and proofs know it from the tags."""
+        if d.exclusive:
+            return [entries]
+        if not d.given or not isinstance(self.semiring, Numbers):
+            return [[entry] for entry in entries]
+        choices: dict[int, Choice] = {}
+        for entry in entries:
+            choices.setdefault(row.group_of[key_of(entry[0])], []).append(entry)
+        return list(choices.values())
+
+    def _some(self, choices: list[Choice], entries: list[Entry]) -> list[Entry]:
+        if len(choices) > 1:
+            each = [self._some([choice], choice) for choice in choices]
+            none = self._parts([none for _, (_, none) in each])
+            tags = [some for (_, some), _ in each]
+            if not self.semiring.adds:
+                return [(True, self.semiring.plus(tags)), (False, none)]
+            found = dict(self._folded(choices, bool))
+            return [(True, found.get(True, self.semiring.zero)), (False, none)]
         tags = [tag for _, tag in entries]
-        none = self._parts([self._fails(tag) for tag in tags])
-        if exclusive:
-            some = self._disjoint(tags)
-            if isinstance(self.semiring, Numbers):
-                none = self._fails(some)
-        elif self.semiring.adds:
-            some = self._folded(entries, False, bool)
-            return [(True, dict(some).get(True, self.semiring.zero)), (False, none)]
-        else:
-            some = self.semiring.plus(tags) if tags else self.semiring.zero
-        return [(True, some), (False, none)]
+        some, none = self._disjoint(tags), self._parts([self._fails(tag) for tag in tags])
+        return [
+            (True, some),
+            (False, self._fails(some) if isinstance(self.semiring, Numbers) else none),
+        ]
 
     def _parts(self, tags: Sequence[Any]) -> Any:
         """⊗ of these; where proofs are kept, those of its parts need their place, too."""
         if isinstance(self.semiring, TopK):
             for start in range(1, len(tags) - 1):
-                self._times(tags[start:])
-        return self._times(tags)
+                self.semiring.product(tags[start:])
+        return self.semiring.product(tags)
 
-    def _folded(self, entries: list[Entry], exclusive: bool, answer: Answer) -> list[Entry]:
-        """⊕ over the subsets of symbols that give an answer of ⊗ of who holds and who doesn't."""
-        if len(entries) > 6:
+    def _folded(self, choices: list[Choice], answer: Answer) -> list[Entry]:
+        """⊕ over the worlds that give an answer of ⊗ of what holds in each choice, or doesn't."""
+        if sum(map(len, choices)) > 6:
             raise UnsettledError("too many subsets")
-        if isinstance(self.semiring, TopK) and not exclusive:
-            for start, end in itertools.combinations(range(len(entries) + 1), 2):
-                if end - start < len(entries):  # the proofs of parts need their place, too
-                    self._subsets(entries[start:end], answer)
-        if exclusive:
-            found: dict[Any, list[Any]] = {}
-            (_, _), (_, none) = self._some(entries, True)
-            found[answer([])] = [none]
-            for symbol, tag in entries:
-                found.setdefault(answer([symbol]), []).append(tag)
-            return [(result, self._disjoint(tags)) for result, tags in found.items()]
-        return self._subsets(entries, answer)
+        if isinstance(self.semiring, TopK) and len(choices) > 1:
+            for start, end in itertools.combinations(range(len(choices) + 1), 2):
+                if end - start < len(choices):  # the proofs of parts need their place, too
+                    self._worlds(choices[start:end], answer)
+        return self._worlds(choices, answer)
 
-    def _subsets(self, entries: list[Entry], answer: Answer) -> list[Entry]:
+    def _worlds(self, choices: list[Choice], answer: Answer) -> list[Entry]:
         found: dict[Any, list[Any]] = {}
-        fails = [self._fails(tag) for _, tag in entries]
-        for holds in itertools.product((False, True), repeat=len(entries)):
-            held = [s for (s, _), h in zip(entries, holds, strict=True) if h]
-            tags = [
-                tag if h else fail for (_, tag), fail, h in zip(entries, fails, holds, strict=True)
-            ]
-            found.setdefault(answer(held), []).append(self._times(tags))
+        options = [[(None, self._some([c], c)[1][1]), *(([s], t) for s, t in c)] for c in choices]
+        for world in itertools.product(*options):
+            held = [symbol for symbols, _ in world for symbol in symbols or ()]
+            tag = self.semiring.product([tag for _, tag in world])
+            found.setdefault(answer(held), []).append(tag)
         return [(result, self._disjoint(tags)) for result, tags in found.items()]
 
     def _first(self, d: Value, key: Any, by: Any, *, reverse: bool) -> Value:
-        def first(entries: list[Entry], exclusive: bool) -> list[Entry]:
+        def first(choices: list[Choice], entries: list[Entry]) -> list[Entry]:
             ordered = sorted(entries, key=lambda e: key(e[0]) if key else e[0], reverse=reverse)
             if self.disordered and key and len({key(s) for s, _ in entries}) < len(entries):
                 raise UnsettledError("which of equal ones comes first")
-            if exclusive:
-                (_, _), none = self._some(entries, True)
-                return [*ordered, (None, none[1])]
-            found, before = [], []
-            self._parts([self._fails(tag) for _, tag in ordered])
-            for symbol, tag in ordered:
-                found.append((symbol, self._times([tag, *before])))
-                before.append(self._fails(tag))
-            return [*found, (None, self._times(before))]
+            if len(choices) > 1:
+                self._parts([self._fails(tag) for _, tag in ordered])
+            found, before = [], [[] for _ in choices]
+            own = {id(entry): c for c, choice in enumerate(choices) for entry in choice}
+            for entry in ordered:
+                others = [e for c, e in enumerate(before) if e and c != own[id(entry)]]
+                fail = [self._some([earlier], earlier)[1][1] for earlier in others]
+                found.append((entry[0], self.semiring.product([entry[1], *fail])))
+                before[own[id(entry)]].append(entry)
+            return [*found, (None, self._some(choices, entries)[1][1])]
 
         return self._asked(d, None, by, first)
 
@@ -193,10 +191,10 @@ class Questions:
             parts = [
                 Jet(0.0)
                 if whole.real <= 0.0
-                else self.semiring.probability(self._times([tag, holds])) / whole
+                else self.semiring.probability(self.semiring.product([tag, holds])) / whole
                 for _, tag in row
             ]
-            loose = [self._loose(self._times([tag, holds])) for _, tag in row]
+            loose = [self._loose(self.semiring.product([tag, holds])) for _, tag in row]
             rows.append(self._input(row.symbols, parts, loose, exclusive=d.exclusive))
         self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=d.exclusive)

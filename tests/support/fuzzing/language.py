@@ -68,9 +68,6 @@ class Language:
         self._states: dict[Hashable, Value] = {}
         self.disordered = False  # whether symbols may come in another order
 
-    def _times(self, tags: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
     def _batch(self, values: Sequence[Value]) -> int:
         raise NotImplementedError
 
@@ -102,7 +99,7 @@ class Language:
             for truth, branch in ((True, first), (False, second)):
                 if key_of(truth) in held:
                     for symbol, tag in branch.row_of(number):
-                        row.add(symbol, self._times([held[key_of(truth)], tag]))
+                        row.add(symbol, held[key_of(truth)], tag)
             rows.append(row.settled(self.semiring))
         # A branch that no row can take says nothing of the result.
         taken = [
@@ -151,7 +148,7 @@ class Language:
             execution = self._running = Execution(number, waiting.pop())
             try:
                 result = function(*arguments)
-                row.add(result, self._times(execution.tags))
+                row.add(result, *execution.tags)
             except NothingError:
                 pass
             finally:

@@ -48,12 +48,6 @@ class Reference(Questions, Language):
     def cache_clear(self) -> None:
         pass
 
-    def _times(self, tags: Sequence[Any]) -> Any:
-        factors = [tag for tag in tags if tag is not self.semiring.one]
-        if not factors:
-            return self.semiring.one
-        return factors[0] if len(factors) == 1 else self.semiring.times(factors)
-
     def _batch(self, values: Sequence[Value]) -> int:
         if not all(isinstance(value, Value) for value in values) or not values:
             raise RefusedError("not a distribution")
@@ -80,7 +74,7 @@ class Reference(Questions, Language):
                     continue
                 tags, result = [tag for _, tag in combination], function(*symbols)
                 for symbol, more in self.outcomes(result):
-                    row.add(symbol, self._times([*tags, *more]))
+                    row.add(symbol, *tags, *more)
             rows.append(row.settled(self.semiring))
         return Value(self, rows, exclusive=all(value.exclusive for value in values))
 
@@ -237,8 +231,9 @@ class Reference(Questions, Language):
             for symbol, tag in old:
                 if key_of(symbol) in kept:
                     row.add(symbol, tag)
+            row.group_of = old.group_of
             rows.append(row)
-        return Value(self, rows, exclusive=value.exclusive)
+        return Value(self, rows, exclusive=value.exclusive, given=value.given)
 
 
 def _itself(symbol: Any) -> Any:
@@ -273,7 +268,7 @@ class Constructors:
         alone = exclusive is True or (exclusive is False and len(list(symbols)) == 1)
         if not isinstance(exclusive, bool):
             alone = len(self._groups(exclusive, len(list(symbols)))) == 1
-        return Value(self.reference, rows, exclusive=alone)
+        return Value(self.reference, rows, exclusive=alone, given=True)
 
     def _row(self, numbers: list[Jet], symbols: list[Any], exclusive: Any, kind: str) -> Row:
         if len(numbers) != len(symbols) or len({key_of(s) for s in symbols}) != len(symbols):
@@ -291,6 +286,8 @@ class Constructors:
         row = Row()
         for column, symbol in enumerate(symbols):
             row.add(symbol, tags[column])
+        for number, members in enumerate(groups):
+            row.group_of.update((key_of(symbols[column]), number) for column in members)
         return row
 
     def _groups(self, exclusive: Any, number: int) -> list[list[int]]:
@@ -345,11 +342,14 @@ class Constructors:
             made.append(self._row(list(numbers.values), list(symbols), own, kind))
             choices = len(self._groups(own, len(symbols))) + width - len(symbols)
             alone = alone and (own is True or choices == 1)
-        return Value(self.reference, made, exclusive=alone)
+        return Value(self.reference, made, exclusive=alone, given=True)
 
     def stack(self, values: Sequence[Value]) -> Value:
         rows = [row for value in values for row in value.each]
-        return Value(self.reference, rows, exclusive=all(value.exclusive for value in values))
+        exclusive, given = (
+            all(getattr(value, name) for value in values) for name in ("exclusive", "given")
+        )
+        return Value(self.reference, rows, exclusive=exclusive, given=given)
 
 
 class Leaf:

@@ -32,23 +32,25 @@ class Row:
     """Symbols in order of first appearance, and their tags."""
 
     def __init__(self) -> None:
-        self.entries: dict[Hashable, tuple[Any, list[Any]]] = {}
+        self.entries: dict[Hashable, tuple[Any, list[tuple[Any, ...]]]] = {}
+        self.group_of: dict[Hashable, int] = {}  # of the symbols of an input
 
-    def add(self, symbol: Any, tag: Any) -> None:
+    def add(self, symbol: Any, *factors: Any) -> None:
+        """A combination that gives the symbol: the tags of what it consists of."""
         symbol = math.nan if symbol != symbol else symbol  # numpy's, too
-        self.entries.setdefault(key_of(symbol), (symbol, []))[1].append(tag)
+        self.entries.setdefault(key_of(symbol), (symbol, []))[1].append(factors)
 
     def settled(self, semiring: Semiring) -> Row:
-        """With the tags of each symbol ⊕-ed."""
+        """With one tag for each symbol."""
         row = Row()
         row.entries = {
-            key: (symbol, [tags[0] if len(tags) == 1 else semiring.plus(tags)])
-            for key, (symbol, tags) in self.entries.items()
+            key: (symbol, [(semiring.sum_of_products(products),)])
+            for key, (symbol, products) in self.entries.items()
         }
         return row
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter((symbol, tags[0]) for symbol, tags in self.entries.values())
+        return iter((symbol, tag) for symbol, [(tag,)] in self.entries.values())
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -59,19 +61,26 @@ class Row:
 
     def tag(self, symbol: Any, otherwise: Any) -> Any:
         found = self.entries.get(key_of(symbol))
-        return otherwise if found is None else found[1][0]
+        return otherwise if found is None else found[1][0][0]
 
 
 class Value:
     """A distribution: one dictionary per row.
 
-    `exclusive`: at most one symbol of a row holds, as algebras of numbers know it.
+    As algebras of numbers know it: `exclusive`, at most one symbol of a row holds; `given`, this is
+    an input, or rows of inputs, whose symbols have the exclusive groups that their rows name.
     """
 
     def __init__(
-        self, reference: Reference, rows: Sequence[Row], *, exclusive: bool = False
+        self,
+        reference: Reference,
+        rows: Sequence[Row],
+        *,
+        exclusive: bool = False,
+        given: bool = False,
     ) -> None:
-        self.reference, self.each, self.exclusive = reference, list(rows), exclusive
+        self.reference, self.each = reference, list(rows)
+        self.exclusive, self.given = exclusive, given
 
     @property
     def batch_size(self) -> int:
@@ -106,7 +115,7 @@ class Value:
             chosen = [self.each[r] for r in rows]
         if not chosen:
             raise RefusedError("no rows")
-        return Value(self.reference, chosen, exclusive=self.exclusive)
+        return Value(self.reference, chosen, exclusive=self.exclusive, given=self.given)
 
     def detach(self) -> Value:
         rows = []
@@ -114,8 +123,9 @@ class Value:
             row = Row()
             for symbol, tag in old:
                 row.add(symbol, Jet(tag.real))
+            row.group_of = old.group_of
             rows.append(row)
-        return Value(self.reference, rows, exclusive=self.exclusive)
+        return Value(self.reference, rows, exclusive=self.exclusive, given=self.given)
 
     def rows(self) -> list[Value]:
         return [self[row] for row in range(len(self.each))]

@@ -48,6 +48,18 @@ class Semiring:
     def times(self, tags: Sequence[Any]) -> Any:
         raise NotImplementedError
 
+    def product(self, factors: Sequence[Any]) -> Any:
+        """⊗ of any number of tags."""
+        factors = [tag for tag in factors if tag is not self.one]
+        if not factors:
+            return self.one
+        return factors[0] if len(factors) == 1 else self.times(factors)
+
+    def sum_of_products(self, products: Sequence[Sequence[Any]]) -> Any:
+        """⊕ over all combinations that give a symbol of the ⊗ of their tags."""
+        tags = list(map(self.product, products))
+        return tags[0] if len(tags) == 1 else self.plus(tags)
+
     def negate(self, tag: Any) -> Any:
         raise NotImplementedError
 
@@ -134,10 +146,7 @@ class TopK(Semiring):
 
     def _kept(self, proofs: Iterable[Proof]) -> Proofs:
         """Consistent proofs that contain no other one; of these the k likeliest."""
-        able = {proof for proof in proofs if all(self._allowed(proof).values())}
-        if len(able) > self.most:
-            raise UnsettledError("too many proofs")
-        kept = [proof for proof in able if not any(other < proof for other in able)]
+        kept = self._absorbed(proofs)
         self.widest = max(self.widest, len(kept))
         if self.k is None or len(kept) <= self.k:
             return frozenset(kept)
@@ -149,16 +158,45 @@ class TopK(Semiring):
             raise UnsettledError("a tie among proofs")
         return frozenset(kept[: self.k])
 
+    def _absorbed(self, proofs: Iterable[Proof]) -> list[Proof]:
+        """Consistent proofs that contain no other one."""
+        able = {proof for proof in proofs if all(self._allowed(proof).values())}
+        if len(able) > self.most:
+            raise UnsettledError("too many proofs")
+        return [proof for proof in able if not any(other < proof for other in able)]
+
     def plus(self, tags: Sequence[Proofs]) -> Proofs:
         return self._kept(proof for tag in tags for proof in tag)
 
     def times(self, tags: Sequence[Proofs]) -> Proofs:
         result = self.one
         for tag in tags:
-            if len(result) * len(tag) > self.most**2 // 4:
-                raise UnsettledError("too many proofs")
-            result = self._kept(one | other for one in result for other in tag)
+            result = self._kept(self._unions(result, tag))
         return result
+
+    def _unions(self, tag: Proofs, other: Proofs) -> Iterable[Proof]:
+        if len(tag) * len(other) > self.most**2 // 4:
+            raise UnsettledError("too many proofs")
+        return (one | two for one in tag for two in other)
+
+    def sum_of_products(self, products: Sequence[Sequence[Proofs]]) -> Proofs:
+        """The k likeliest are chosen once: among the unions of all combinations, after absorption.
+
+        So a proof that another combination absorbs takes no place from the next one of its own. Of
+        three factors and more, the first ones are multiplied two at a time.
+        """
+        if self.k is None:  # every order gives the same
+            return super().sum_of_products(products)
+        found: list[Proof] = []
+        for factors in products:
+            *others, last = [tag for tag in factors if tag is not self.one] or [self.one]
+            found += self._absorbed(self._unions(self.product(others), last))
+        kept = self._kept(found)
+        # A certain factor that comes last has the other factors' k likeliest chosen before it.
+        certain = any(tag is self.one for factors in products for tag in factors)
+        if certain and kept != super().sum_of_products(products):
+            raise UnsettledError("the k likeliest depend on the place of a certain factor")
+        return kept
 
     def negate(self, tag: Proofs) -> Proofs:
         """De Morgan: every proof must fail, each in one of the groups that it refers to."""

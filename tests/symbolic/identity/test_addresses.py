@@ -54,6 +54,10 @@ BY_ADDRESS = {
     "text of a user's object": lambda x: str(Node(x)),
     "text inside a tuple": lambda x: (x, (f"{Node(x)}",)),
     "text of a function": lambda x: str(lambda: x),
+    "length of a text": lambda x: len(repr(object())),
+    "end of a formatted text": lambda x: f"{Node(x)}"[-4:-1],
+    "part of an old-fashioned text": lambda x: ("%s" % Node(x))[-4:-1],  # noqa: UP031
+    "part of a text by a method": lambda x: "{}".format(Node(x))[-4:-1],  # noqa: UP032
     "text of a generator": lambda x: "%s" % (y for y in [x]),
     "hash of an object": lambda x: hash(object()),
     "hash of a user's object": lambda x: hash(Node(x)) % 10_000,
@@ -75,6 +79,10 @@ BY_CONTENT = {
     "set of columns": lambda x: tuple(frozenset(column) for column in zip((x, 1), strict=True)),
     "set of pairs": lambda x: len(set(zip((x, 1), (2, 3), strict=True))),
     "sorted pairs": lambda x: len({*sorted(enumerate((x, 1)), key=lambda pair: pair[1])}),
+    "texts of symbols": lambda x: "".join(map(str, (x, 1))),
+    "text of an attribute": lambda x: f"{Node(x).number}",
+    "text of a frozen dataclass": lambda x: str(Leaf(x)),
+    "remainder": lambda x: Node(x).number % 3,
     "key function": lambda x: max({x, 1, 2}, key=lambda y: -y),
 }
 
@@ -112,7 +120,8 @@ def test_what_depends_on_contents_is_remembered(name, how):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("text of an object", "which contains an address"),
+        ("text of a function", "which contains an address"),
+        ("text of an object", "makes texts, and objects (object) whose text contains their addr"),
         ("hash of an object", "makes objects (object) whose hash is their address"),
         ("order of a set", "fills sets, and makes objects (Node)"),
     ],

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dolphin.execution.indices import Index
-from dolphin.execution.selecting import stacked
+from dolphin.execution.selecting import group_numbers, stacked
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols
@@ -112,7 +112,15 @@ def _rows_of(source: Tagged, numbers: Sequence[int]) -> Tagged:
 def _flagged(d: Tagged, exclusive: bool) -> Tagged:
     if d.exclusive == exclusive:
         return d
-    return Tagged(d.domain, d.made, d.provenance, d.batch, exclusive=exclusive, constant=d.constant)
+    return Tagged(
+        d.domain,
+        d.made,
+        d.provenance,
+        d.batch,
+        exclusive=exclusive,
+        constant=d.constant,
+        groups=d.groups,
+    )
 
 
 def with_shared_symbols(d: Tagged, domain: Symbols) -> Tagged:
@@ -124,6 +132,9 @@ def with_shared_symbols(d: Tagged, domain: Symbols) -> Tagged:
         tags = d.provenance.unflatten(_trimmed(d, len(domain)), d.batch)
     shared = d.replaced(domain, tags)
     shared.normalised = d.normalised and d.exclusive
+    groups = group_numbers(d)
+    if groups is not None:  # there may be more places than symbols
+        shared.groups = d.groups if d.width == len(domain) else groups[:, : len(domain)]
     return shared
 
 

@@ -71,6 +71,9 @@ class Classes(Values):
         if cls.__hash__ is object.__hash__:
             self._by_address.add((use.chain or (use.name,))[-1])
             self._made |= {cls.__name__} if _passes_itself_on(cls) else set()
+        if _shows_address(cls):
+            self._shown.add((use.chain or (use.name,))[-1])
+        self._shows |= cls is str
         if of_library(cls.__module__):
             self._collects |= cls in (set, frozenset)
             self._samplers |= cls.__module__.startswith(("torch.distributions", "statistics"))
@@ -143,6 +146,12 @@ class Classes(Values):
         elif type(member) is property:
             return (self.value(member.fget, use), self.value(member.fset, use))
         return self.value(member, use)
+
+
+def _shows_address(cls: type) -> bool:
+    """Whether the text of an object contains its address, as by default; libraries show none."""
+    default = cls.__repr__ is object.__repr__ and cls.__str__ is object.__str__
+    return default and (cls is object or not of_library(cls.__module__))
 
 
 def _passes_itself_on(cls: type) -> bool:

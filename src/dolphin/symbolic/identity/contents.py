@@ -61,13 +61,21 @@ class Reader(Classes):
         return (everywhere(), key, self._codecs() if self._encodes else None)
 
     def _check_addresses(self) -> None:
-        """A hash that is an address differs from call to call; so does the order of a set."""
+        """A hash that is an address differs from call to call; so does the order of a set.
+
+        And so does the text of an object, of which a result may show no more than the length.
+        """
         kept = sorted(self._made & self._by_address)
         if self._hashes and self._defines:
             kept.append("function")
         if kept and (self._hashes or self._collects):
             how = "calls `hash`" if self._hashes else "fills sets"
             self._unknown(f"{how}, and makes objects ({kept[0]}) whose hash is their address")
+        shown = sorted(self._made & self._shown)
+        if shown and self._shows:
+            self._unknown(
+                f"makes texts, and objects ({shown[0]}) whose text contains their address"
+            )
 
     def _codecs(self) -> Hashable:
         """How texts are encoded, unless users have registered codecs: those can do anything."""
@@ -119,6 +127,7 @@ class Reader(Classes):
     def _note(self, effects: Effects) -> None:
         self._encodes |= effects.encodes
         self._collects |= effects.collects
+        self._shows |= effects.shows
         self._defines |= effects.defines
         self._made |= effects.made
 

@@ -25,6 +25,8 @@ _NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *_ATTRIBUTES})
 _LOCALS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"})
 _NOISE = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "KW_NAMES"})
 _CONVERTERS = frozenset({"str", "bytes", "bytearray"})  # which take the name of a codec
+_FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # f-strings
+_SHOWING = frozenset({"format", "format_map", "__format__", "__repr__", "__str__"})
 _COLLECTING = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
 # Names of code that is no function of its own.
 _PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -44,6 +46,7 @@ class Effects(NamedTuple):
     made: frozenset[str]  # names of what it calls, if it does more with a result than read it
     defines: bool  # functions
     collects: bool  # it makes sets
+    shows: bool  # it turns objects into texts, other than by a function
 
 
 @registered("effects of code")
@@ -69,6 +72,7 @@ def effects_of(code: types.CodeType) -> Effects:
         frozenset(_made(steps)).union(*(each.made for each in inner)),
         any(each.co_name not in _PARTS for each in codes),
         any(step.opname in _COLLECTING for step in steps) or any(each.collects for each in inner),
+        _shows(steps) or any(each.shows for each in inner),
     )
 
 
@@ -114,6 +118,16 @@ def _encodes(steps: Sequence[dis.Instruction]) -> bool:
         elif step.opname in _NAMES and step.argval in _CONVERTERS and _arguments(steps, place) > 1:
             return True
     return False
+
+
+def _shows(steps: Sequence[dis.Instruction]) -> bool:
+    texts = any(step.opname == "LOAD_CONST" and isinstance(step.argval, str) for step in steps)
+    return any(
+        step.opname in _FORMATTING
+        or (step.opname in _ATTRIBUTES and step.argval in _SHOWING)
+        or (texts and step.opname == "BINARY_OP" and step.argrepr == "%")
+        for step in steps
+    )
 
 
 def _made(steps: Sequence[dis.Instruction]) -> Iterator[str]:

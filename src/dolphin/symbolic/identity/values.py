@@ -103,6 +103,8 @@ class Values(abc.ABC):
         self._defines = False  # whether it makes functions
         self._made: set[str] = set()  # names of what it calls, if it keeps the results
         self._by_address: set[str] = set()  # of classes whose objects are hashed by address
+        self._shows = False  # whether it turns objects into texts
+        self._shown: set[str] = set()  # of classes whose objects as texts contain their address
         self._left = _BUDGET
         self._seen: set[tuple[int, int]] = set()  # functions (with their `self`) and classes
         self._open: set[int] = set()  # containers around the present value
@@ -209,6 +211,7 @@ class Values(abc.ABC):
         self._encodes |= function.__name__ in ("encode", "decode")
         self._compares |= function in (operator.is_, operator.is_not)
         self._hashes |= function is hash
+        self._shows |= function in (repr, ascii, format)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             if type(owner) in APPENDING and function.__name__ in APPENDING[type(owner)]:
                 return function.__name__
