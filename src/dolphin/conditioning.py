@@ -28,7 +28,8 @@ def condition(distribution: Distribution[S], event: Distribution[bool]) -> Distr
     """`distribution`, given that `event` is true: P(symbol and True) / P(True).
 
     In a row where the event can't hold, every symbol has probability 0. The result is a new input:
-    it keeps the symbols, but no longer knows which facts they came from.
+    it keeps the symbols, and which of them exclude each other (all of them, or the groups of an
+    input), but no longer knows which facts they came from.
 
     Under algebras whose tags are numbers this needs an autograd graph (see `posterior`), and
     `distribution` must be what the event was computed from, or independent of it.

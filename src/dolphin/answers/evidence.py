@@ -23,9 +23,10 @@ from dolphin.answers.derivatives import (
 from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Contraction, Index
 from dolphin.execution.profiling import profiled
+from dolphin.execution.selecting import group_numbers, has_choices, stacked
 from dolphin.execution.tagged import Tagged, check, present_only
 from dolphin.provenance.contract import Provenance, Tags
-from dolphin.provenance.facts import Facts
+from dolphin.provenance.facts import Facts, Groups, each_alone
 from dolphin.provenance.max_product import MaxProduct
 from dolphin.provenance.numerics import (
     IMPOSSIBLE,
@@ -57,7 +58,7 @@ def conditioned(d: Tagged, given: Tagged) -> Tagged:
     if constant:
         probs = probs.double()
     logs = torch.where(never, ZERO, safe_log(probs))
-    return _as_input(of_rows(d, batch), probs, logs, exclusive=d.exclusive, constant=constant)
+    return _with_choices(of_rows(d, batch), probs, logs, constant=constant)
 
 
 @profiled("normalized", tags=True)
@@ -80,7 +81,8 @@ def normalised(d: Tagged) -> Tagged:
     shares = shares.to(logs.dtype)
     probs = torch.where(plain, shares, prob_of_log(logs))
     logs = torch.where(plain & possible, safe_log(shares), logs)
-    return _as_input(d, probs, logs, exclusive=True, constant=d.constant)
+    every = (tuple(range(d.width)),)
+    return _as_input(d, probs, logs, every, exclusive=True, constant=d.constant)
 
 
 def _some_possible(d: Tagged, logs: Tensor, whole: Tensor) -> Tensor:
@@ -209,15 +211,36 @@ def _flat(d: Tagged, like: Tags | None = None) -> Tags:
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _as_input(d: Tagged, probs: Tensor, logs: Tensor, *, exclusive: bool, constant: bool) -> Tagged:
+def _with_choices(d: Tagged, probs: Tensor, logs: Tensor, *, constant: bool) -> Tagged:
+    """`_as_input`, where symbols that excluded each other still do: all, or those of a group."""
+    if d.exclusive or not has_choices(d):
+        each = (tuple(range(d.width)),) if d.exclusive else each_alone(d.width)
+        return _as_input(d, probs, logs, each, exclusive=d.exclusive, constant=constant)
+    numbers = group_numbers(d)
+    assert numbers is not None
+    distinct, which = np.unique(numbers, axis=0, return_inverse=True)
+    which = np.broadcast_to(which.reshape(-1), d.batch)
+    parts, rows = [], [np.flatnonzero(which == number) for number in range(len(distinct))]
+    for own, some in zip(distinct, rows, strict=True):
+        groups = tuple(tuple(np.flatnonzero(own == group).tolist()) for group in np.unique(own))
+        part, at = d.take_rows(some), torch.from_numpy(some).to(probs.device)
+        part = _as_input(part, probs[at], logs[at], groups, exclusive=False, constant=constant)
+        part.groups = groups
+        parts.append(part)
+    if len(parts) == 1:
+        return parts[0]
+    return stacked(parts).take_rows(np.argsort(np.concatenate(rows)))
+
+
+def _as_input(
+    d: Tagged, probs: Tensor, logs: Tensor, groups: Groups, *, exclusive: bool, constant: bool
+) -> Tagged:
     """The symbols of `d` with these probabilities, (B, width), as a new input.
 
     `constant`: it depends on no other one, so that its precision is undecided.
     """
-    width = d.width
-    if not width:  # no row has a symbol: there are no facts
+    if not d.width:  # no row has a symbol: there are no facts
         return d
-    groups = (tuple(range(width)),) if exclusive else tuple((place,) for place in range(width))
     facts = Facts(
         log_probs=logs.t().contiguous(),
         groups=groups,

@@ -195,9 +195,10 @@ class Questions:
                 for _, tag in row
             ]
             loose = [self._loose(self.semiring.product([tag, holds])) for _, tag in row]
-            rows.append(self._input(row.symbols, parts, loose, exclusive=d.exclusive))
+            groups = self._groups_in(d, row)
+            rows.append(self._input(row.symbols, parts, loose, groups))
         self.divisor *= min(divisors)
-        return Value(d.reference, rows, exclusive=d.exclusive)
+        return Value(d.reference, rows, exclusive=d.exclusive, given=d.given)
 
     def normalized(self, d: Value) -> Value:
         rows, divisors = [], [1.0]
@@ -212,7 +213,7 @@ class Questions:
                 probs = [p / whole for p in probs]
                 divisors.append(whole.real)
             loose = [self._loose(tag) for _, tag in row]
-            rows.append(self._input(row.symbols, probs, loose, exclusive=True))
+            rows.append(self._input(row.symbols, probs, loose, [list(range(len(probs)))]))
         self.divisor *= min(divisors)
         return Value(d.reference, rows, exclusive=True)
 
@@ -223,17 +224,29 @@ class Questions:
         found = self.semiring.probability(tag).real
         return found < SMALL and self.semiring.rounded(tag, SMALL).real > found + SMALL / 2.0
 
+    def _groups_in(self, d: Value, row: Row) -> list[list[int]]:
+        """Which columns of a row exclude each other."""
+        if d.exclusive:
+            return [list(range(len(row)))]
+        groups: dict[int, list[int]] = {}
+        for column, symbol in enumerate(row.symbols):
+            number = row.group_of[key_of(symbol)] if d.given else column
+            groups.setdefault(number, []).append(column)
+        return list(groups.values())
+
     def _input(
-        self, symbols: list[Any], probs: list[Jet], loose: list[bool], *, exclusive: bool
+        self, symbols: list[Any], probs: list[Jet], loose: list[bool], groups: list[list[int]]
     ) -> Row:
         """Facts of their own."""
-        row = Row()
-        groups = [list(range(len(symbols)))] if exclusive else [[c] for c in range(len(symbols))]
-        for members in groups:
+        row, tags = Row(), {}
+        for number, members in enumerate(groups):
             may_round = frozenset(at for at, c in enumerate(members) if loose[c])
             group = Group(next(self.groups), tuple(probs[c] for c in members), may_round)
             for choice, column in enumerate(members):
-                row.add(symbols[column], self.semiring.fact(group, choice))
+                tags[column] = self.semiring.fact(group, choice)
+                row.group_of[key_of(symbols[column])] = number
+        for column, symbol in enumerate(symbols):
+            row.add(symbol, tags[column])
         return row
 
 
