@@ -52,6 +52,20 @@ WRONG = {
     ),
     "row that is a mask": (lambda: d().row(True), "row: row must be a number"),
     "row that is a tensor": (lambda: d().row(torch.tensor([True])), "row: row must be a number"),
+    "stack of one": (lambda: dl.Distribution.stack(d()), "stack: distributions must be a list"),
+    "unhashable and certain": (
+        lambda: dl.Distribution.certain([1]),
+        "Distribution.certain: unhashable symbol [1]",
+    ),
+    "unhashable in certain rows": (
+        lambda: dl.Distribution.certain_rows([1, [2]]),
+        "Distribution.certain_rows: unhashable symbol [2]",
+    ),
+    "reduce of one": (
+        lambda: dl.reduce(lambda x: x, [d(), d()]),
+        "does not take 2 arguments (too many positional arguments). reduce calls it with two sym",
+    ),
+    "operator on a list": (lambda: d() - [1], "function with_right_side(sub, [1], ...) raised"),
     "slice of texts": (lambda: d()[slice("a")], "d[rows]"),
     "slice without steps": (lambda: d()[::0], "d[rows]"),
     "symbols twice": (lambda: dl.negate(d(), among=[0, True, 1]), "negate: among= has 1 twice"),

@@ -21,7 +21,7 @@ from dolphin.execution.eager import eager
 from dolphin.execution.selecting import stacked
 from dolphin.execution.tagged import Tagged, operands
 from dolphin.inputs.arguments import count, flag, items
-from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols
+from dolphin.inputs.checks import Exclusive, Numbers, listed_symbols, symbols_of
 from dolphin.inputs.entering import input_of, inputs_of, tags_of
 from dolphin.inputs.rows import read_rows as rows_of_input
 from dolphin.operators import Operators
@@ -160,7 +160,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         [('x', 1.0)]
         """
         algebra = resolve("Distribution.certain", provenance)
-        domain = Symbols.of((symbol,))
+        with symbols_of("Distribution.certain"):
+            domain = Symbols.of((symbol,))
         return Distribution._of(Tagged(domain, None, algebra, _batch_size(batch), exclusive=True))
 
     @classmethod
@@ -180,7 +181,8 @@ class Distribution(Operators[S_co], Generic[S_co]):
         if not members:
             raise InputError("Distribution.certain_rows: got no rows; give one symbol per row.")
         table = caches.current_table()
-        domain = RowSymbols(table, table.numbers(members)[:, None])
+        with symbols_of("Distribution.certain_rows"):
+            domain = RowSymbols(table, table.numbers(members)[:, None])
         algebra = resolve("Distribution.certain_rows", provenance)
         return Distribution._of(Tagged(domain, None, algebra, len(members), exclusive=True))
 
@@ -237,7 +239,10 @@ class Distribution(Operators[S_co], Generic[S_co]):
         >>> dl.Distribution.stack(parts).row(1)
         [('b', 0.1), ('c', 0.9)]
         """
-        each = items("stack", "distributions", distributions, "Write Distribution.stack([a, b]).")
+        remedy = "Write Distribution.stack([a, b])."
+        if isinstance(distributions, Distribution):  # which refuses to be iterated
+            raise InputError(f"stack: distributions must be a list, got one of them. {remedy}")
+        each = items("stack", "distributions", distributions, remedy)
         return Distribution._of(stacked(operands("stack", each)))
 
     # -- properties --------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class Operators(Methods[S_co]):
     def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:
         if isinstance(other, Holder):
             return self._of(applied((self, other, function), None, True))
-        return self.map(partial(_with_right, function, other))
+        return self.map(partial(with_right_side, function, other))
 
     def _reflected(self, function: Callable[[Any, Any], Any], other: Any) -> Distribution[Any]:
         return self.map(partial(function, other))
@@ -371,7 +371,8 @@ class Operators(Methods[S_co]):
     __hash__ = object.__hash__
 
 
-def _with_right(function: Callable[[Any, Any], Any], right: Any, left: Any) -> Any:
+def with_right_side(function: Callable[[Any, Any], Any], right: Any, left: Any) -> Any:
+    """An operator whose right side is not a distribution."""
     return function(left, right)
 
 

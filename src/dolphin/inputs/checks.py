@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, SupportsFloat
 
 import numpy as np
@@ -95,8 +96,15 @@ def precision(numbers: Tensor) -> torch.dtype:
 def read_symbols(operation: str, symbols: Any) -> Symbols:
     """The user's symbols, in order."""
     members = listed_symbols(operation, symbols)
-    try:
+    with symbols_of(operation):
         return members if isinstance(members, Symbols) else Symbols.of(members)
+
+
+@contextlib.contextmanager
+def symbols_of(operation: str) -> Iterator[None]:
+    """Errors about symbols name the operation that they were given to."""
+    try:
+        yield
     except SymbolError as error:
         raise SymbolError(f"{operation}: {error}") from None
 

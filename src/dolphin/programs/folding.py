@@ -11,7 +11,15 @@ from dolphin.distribution import Distribution, distribution_of
 from dolphin.errors import InputError, shorten
 from dolphin.execution.batching.pending import Pending
 from dolphin.execution.eager import eager
-from dolphin.execution.tagged import Function, Tagged, check, operands, tagged_of, usage
+from dolphin.execution.tagged import (
+    Function,
+    Tagged,
+    check,
+    check_arity,
+    operands,
+    tagged_of,
+    usage,
+)
 from dolphin.inputs.arguments import items
 from dolphin.operations import apply
 from dolphin.provenance.contract import Provenance
@@ -68,6 +76,7 @@ def reduce(
     if not each:
         raise InputError("reduce: got no distributions.")
     given = operands("reduce", each)
+    check_arity("reduce", "function", function, 2, "two symbols at a time")
     provenance, _ = check("reduce", given)
 
     def step(a: Distribution[Any], b: Distribution[Any]) -> Distribution[Any]:

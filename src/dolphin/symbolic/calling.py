@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 import types
@@ -335,7 +336,14 @@ def _arity(function: Callable[..., Any]) -> int | None:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name of a user function in messages."""
+    """The name of a user function in messages.
+
+    >>> name_of(functools.partial(max, 3))
+    'max(3, ...)'
+    """
+    if isinstance(function, functools.partial):
+        given = [name_of(each) if callable(each) else shorten(each, 40) for each in function.args]
+        return f"{name_of(function.func)}({', '.join([*given, '...'])})"
     return getattr(function, "__qualname__", None) or shorten(function, 40)
 
 
