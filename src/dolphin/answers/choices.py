@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dolphin.execution.selecting import group_numbers, row_by_row
+from dolphin.execution.selecting import group_numbers, has_choices, row_by_row
 from dolphin.execution.tagged import Tagged
 from dolphin.symbolic.plans import Combinations
 from dolphin.symbolic.questions import Items
@@ -33,9 +33,10 @@ class Choices:
     @classmethod
     def among(cls, d: Tagged, items: Items) -> Choices | None:
         """The choices among items; None if the items are independent, or are one choice."""
-        numbers = None if d.exclusive or not d.provenance.numeric else group_numbers(d)
-        if numbers is None:
+        if not d.provenance.numeric or not has_choices(d):
             return None
+        numbers = group_numbers(d)
+        assert numbers is not None
         each = np.arange(items.rows)[:, None] * (numbers.max(initial=0) + 1)
         beside = (each + numbers).reshape(-1)
         pairs = np.stack([items.groups_of, beside[items.places]])

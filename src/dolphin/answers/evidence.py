@@ -213,7 +213,7 @@ def _flat(d: Tagged, like: Tags | None = None) -> Tags:
 
 def _with_choices(d: Tagged, probs: Tensor, logs: Tensor, *, constant: bool) -> Tagged:
     """`_as_input`, where symbols that excluded each other still do: all, or those of a group."""
-    if d.exclusive or not has_choices(d):
+    if not has_choices(d):
         each = (tuple(range(d.width)),) if d.exclusive else each_alone(d.width)
         return _as_input(d, probs, logs, each, exclusive=d.exclusive, constant=constant)
     numbers = group_numbers(d)

@@ -141,8 +141,7 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     sources = Sources(Watch)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped, sources)
-        alike = operands[0].exclusive or not has_choices(operands[0])
-        if mask is None and alike and keeps_everything(task, plan, domains):
+        if mask is None and keeps_everything(task, plan, domains) and not has_choices(operands[0]):
             return operands[0].copied()
         if mask is None and plan.draws is None:
             return run_shared(plan, operands, skipped, outcome)

@@ -288,9 +288,9 @@ def group_numbers(d: Tagged) -> np.ndarray | None:
 
 def has_choices(d: Tagged) -> bool:
     """Whether some symbols of a row of an input exclude each other, but not all of them."""
-    if isinstance(d.groups, np.ndarray):
-        return True
-    return d.groups is not None and not d.exclusive and not all_alone(d.groups, d.width)
+    if d.exclusive or d.groups is None:
+        return False
+    return isinstance(d.groups, np.ndarray) or not all_alone(d.groups, d.width)
 
 
 def _groups_of_all(given: Sequence[Tagged], domain: Domain) -> Groups | np.ndarray | None:
