@@ -187,12 +187,3 @@ def test_a_trace_knows_the_groups():
     probs = double(PROBS)
     wanted = program(dl.Distribution(probs, SYMBOLS, exclusive=GROUPS, provenance="damp"))
     torch.testing.assert_close(traced(probs).exp(), wanted.probs(list(traced.symbols)))
-
-
-def test_counts_of_a_filter_count_as_independent_whatever_it_keeps():
-    d = dl.Distribution(double(PROBS[:1]), SYMBOLS, exclusive=GROUPS, provenance="damp")
-    alone = dl.Distribution(double(PROBS[:1]), SYMBOLS, exclusive=False, provenance="damp")
-    for keep in (lambda symbol: symbol > 0, lambda symbol: symbol > 2):
-        torch.testing.assert_close(
-            dl.count(dl.filter(d, keep)).probs(), dl.count(dl.filter(alone, keep)).probs()
-        )

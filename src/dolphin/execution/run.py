@@ -12,7 +12,7 @@ from dolphin.execution.deferred import Deferred, answered, defer
 from dolphin.execution.entries import Watch
 from dolphin.execution.indices import Contraction, IndexLists, lists_of
 from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import choose_rows, has_choices, row_mask, where_rows
+from dolphin.execution.selecting import choose_rows, row_mask, where_rows
 from dolphin.execution.tagged import (
     Function,
     Holder,
@@ -141,7 +141,7 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     sources = Sources(Watch)
     if all(d.shared for d in operands):
         plan = make_plan(task, domains, skipped, sources)
-        if mask is None and keeps_everything(task, plan, domains) and not has_choices(operands[0]):
+        if mask is None and keeps_everything(task, plan, domains):
             return operands[0].copied()
         if mask is None and plan.draws is None:
             return run_shared(plan, operands, skipped, outcome)

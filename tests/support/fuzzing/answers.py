@@ -104,8 +104,10 @@ class Questions:
         """Which of these exclude each other; formulas and proofs know it from the tags."""
         if d.exclusive:
             return [entries]
-        if not d.given or not isinstance(self.semiring, Numbers):
+        if d.given is False or not isinstance(self.semiring, Numbers):
             return [[entry] for entry in entries]
+        if d.given is None:
+            raise UnsettledError("a filter that drops nothing may be its operand")
         choices: dict[int, Choice] = {}
         for entry in entries:
             choices.setdefault(row.group_of[key_of(entry[0])], []).append(entry)
@@ -228,6 +230,8 @@ class Questions:
         """Which columns of a row exclude each other."""
         if d.exclusive:
             return [list(range(len(row)))]
+        if d.given is None:
+            raise UnsettledError("a filter that drops nothing may be its operand")
         groups: dict[int, list[int]] = {}
         for column, symbol in enumerate(row.symbols):
             number = row.group_of[key_of(symbol)] if d.given else column

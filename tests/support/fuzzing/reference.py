@@ -98,7 +98,12 @@ class Reference(Questions, Language):
         return self._combine(values, function, condition, where)
 
     def filter(self, value: Value, predicate: Callable, cache: bool = True) -> Value:
-        return self._combine([value], lambda symbol: symbol, predicate, None)
+        kept = self._combine([value], lambda symbol: symbol, predicate, None)
+        if all(len(a) == len(b) for a, b in zip(kept.each, value.each, strict=True)):
+            kept.given = None if value.given else value.given  # it may be its operand
+            for own, row in zip(kept.each, value.each, strict=True):
+                own.group_of = row.group_of
+        return kept
 
     def union(self, *values: Value) -> Value:
         rows = []
@@ -346,9 +351,9 @@ class Constructors:
 
     def stack(self, values: Sequence[Value]) -> Value:
         rows = [row for value in values for row in value.each]
-        exclusive, given = (
-            all(getattr(value, name) for value in values) for name in ("exclusive", "given")
-        )
+        exclusive = all(value.exclusive for value in values)
+        every = {value.given for value in values}
+        given = False if False in every else None if None in every else True
         return Value(self.reference, rows, exclusive=exclusive, given=given)
 
 

@@ -68,7 +68,8 @@ class Value:
     """A distribution: one dictionary per row.
 
     As algebras of numbers know it: `exclusive`, at most one symbol of a row holds; `given`, this is
-    an input, or rows of inputs, whose symbols have the exclusive groups that their rows name.
+    an input, or rows of inputs, whose symbols have the exclusive groups that their rows name (None:
+    perhaps).
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Value:
         rows: Sequence[Row],
         *,
         exclusive: bool = False,
-        given: bool = False,
+        given: bool | None = False,
     ) -> None:
         self.reference, self.each = reference, list(rows)
         self.exclusive, self.given = exclusive, given

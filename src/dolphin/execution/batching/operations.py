@@ -119,8 +119,7 @@ def combine(sample: Sample, task: Task, operands: Sequence[Tagged]) -> Tagged:
     kind = common.kind("combine", len(taking_part), run_contractions)
     assert isinstance(plan.domain, Symbols)
     form = common.form(plan.domain, all(d.exclusive for d in operands))
-    # Exclusive groups are known to inputs only (`questions`), whatever a filter keeps of them.
-    if operands[0].exclusive and run.keeps_everything(task, plan, domains):
+    if run.keeps_everything(task, plan, domains):
         remember(sample, operands, task, None)
         return operands[0].copied()
     recipe = common.recipe(kind, plan, form, taking_part)
