@@ -207,7 +207,7 @@ def run_shared(
     tags = [d.tags_like(like) for d in used]
     made, notes = _recalled(plan, tags, 1, outcome.provenance), surroundings().notes
     if notes is not None:
-        notes.note(lists, tags, False, made)
+        notes.note(lists, used, False, made)
     return outcome.tagged(plan.domain, made)
 
 
@@ -345,7 +345,7 @@ def unite_now(operands: Sequence[Tagged]) -> Tagged:
 
 def _united(operands: Sequence[Tagged]) -> Tagged:
     provenance, batch = check("union", operands)
-    operands = agreed(operands)
+    given, operands = operands, agreed(operands)
     constant = all(d.constant for d in operands)
     shared = all(d.shared for d in operands)
     like = like_of(operands)
@@ -378,5 +378,5 @@ def _united(operands: Sequence[Tagged]) -> Tagged:
         made = last.run(lists, [parts], 1 if shared else batch, provenance, made_of)
     notes = surroundings().notes
     if notes is not None and shared:
-        notes.note(lists, parts, True, made)
+        notes.note(lists, given, True, made)
     return Tagged(plan.domain, made, provenance, batch, constant=constant)

@@ -197,7 +197,6 @@ def _repeated(
 ) -> Distribution[S]:
     """`step` until nothing changes."""
     old = new = start
-    watched = not limit.enough or _sees_changes(tagged_of(start))
     with rounds() as draws, recursion() as last, noting(notes):
         if only_new:
             old = _grown_by_what_is_new(step, start, limit.rounds, draws.start_round)
@@ -208,7 +207,9 @@ def _repeated(
             if notes is not None:
                 notes.end_round(tagged_of(old), tagged_of(new))
             with in_operation():
-                settled = watched and _settled(tagged_of(old), tagged_of(new))
+                before, after = tagged_of(old), tagged_of(new)
+                watched = not limit.enough or _sees_changes(after)
+                settled = watched and _settled(before, after)
             if settled:
                 return new
             old = new
@@ -224,12 +225,12 @@ def _repeated(
     )
 
 
-def _sees_changes(start: Tagged) -> bool:
+def _sees_changes(state: Tagged) -> bool:
     """Whether it can be told at little cost that no tag changes any more."""
-    algebra = start.provenance
-    if algebra.structural or not _compares_tags(algebra) or isinstance(start, Pending):
+    algebra = state.provenance
+    if algebra.structural or not _compares_tags(algebra) or isinstance(state, Pending):
         return False
-    return start.info().device.type == "cpu" and not followed()
+    return state.info().device.type == "cpu" and not followed()
 
 
 def _compares_tags(provenance: Provenance) -> bool:

@@ -20,7 +20,7 @@ import torch
 from dolphin.errors import FunctionError
 from dolphin.execution.deferred import compute_loop, defer_loop
 from dolphin.execution.indices import Contraction
-from dolphin.execution.recursion.noting import Notes, Round
+from dolphin.execution.recursion.noting import Notes, Round, known_as
 from dolphin.execution.recursion.recollection import is_plain, slots
 from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.execution.tagged import Tagged
@@ -45,9 +45,9 @@ class _Shape(NamedTuple):
     @classmethod
     def of(cls, current: Round, parts: Sequence[Tagged]) -> _Shape | None:
         """The shape of a round; None if it doesn't have this form."""
-        outside = {id(part.made): place for place, part in enumerate(parts)}
+        outside = {id(known_as(part)): place for place, part in enumerate(parts)}
         state, growth = current.before.made, current.growth
-        if growth is None or id(state) in outside:
+        if growth is None or id(state) in outside or len(growth[1].operands) != 2:
             return None
         union, grown = growth
         others = union.operands[:-1]
@@ -61,13 +61,15 @@ class _Shape(NamedTuple):
 
     def fits(self, current: Round, parts: Sequence[Tagged]) -> bool:
         """Whether another round, over fewer symbols, has this shape."""
-        state, growth = current.before.made, current.growth
+        state, growth = known_as(current.before), current.growth
         if growth is None:
             return False
         union, grown = growth
-        expected = [*(parts[place].made for place in self.constants)]
+        expected = [*(known_as(parts[place]) for place in self.constants)]
         expected += [state] if self.keeps else []
-        pair = [state, parts[self.other].made]
+        pair = [state, known_as(parts[self.other])]
+        if _leaves_out_the_state(current):
+            pair = pair[1:]
         given = [*union.operands[:-1], *grown.operands]
         expected += pair if self.state == 0 else pair[::-1]
         return len(given) == len(expected) and all(map(operator.is_, given, expected))
@@ -76,7 +78,7 @@ class _Shape(NamedTuple):
 class _Lists(NamedTuple):
     """A round in numbers: the combinations of the state, and what is constant."""
 
-    sources: np.ndarray
+    sources: np.ndarray | None  # None if they are certain: it doesn't matter which they are
     others: np.ndarray
     group_of: np.ndarray
     constant: np.ndarray  # places among the constants, one after the other
@@ -101,14 +103,24 @@ class _Lists(NamedTuple):
         group_of = target[lists.group_of]
         if (group_of < 0).any():
             return None
-        sources, others = lists.indices if shape.state == 0 else lists.indices[::-1]
+        indices = lists.indices if shape.state == 0 else lists.indices[::-1]
+        sources, others = (None, *indices) if _leaves_out_the_state(current) else indices
         early = places < fixed
         return cls(sources, others, group_of, places[early], symbols[early])
 
-    def within(self, count: int) -> tuple[np.ndarray, ...]:
-        """The same where only the first symbols are known."""
+    def begin_with(self, fewer: _Lists, count: int) -> bool:
+        """Whether these are the lists where only the first symbols are known."""
+        assert self.sources is not None
         here = self.sources < count
-        return (self.sources[here], self.others[here], self.group_of[here], *self[3:])
+        own = [self.sources[here], self.others[here], self.group_of[here], *self[3:]]
+        certain = fewer.sources is None
+        return all(map(np.array_equal, own[certain:], fewer[certain:]))
+
+
+def _leaves_out_the_state(current: Round) -> bool:
+    """Whether a round extends certain symbols, which are no factor."""
+    growth = current.growth
+    return current.before.certain and growth is not None and len(growth[1].operands) == 1
 
 
 class _Rule(NamedTuple):
@@ -128,7 +140,7 @@ class _Rule(NamedTuple):
             return None
         last = rounds[-1]
         states = [rounds[0].before, *(each.after for each in rounds)]
-        if not all(map(is_plain, [*states, *parts])):
+        if not all(map(_is_ready, [*states, *parts])) or _settles_later(rounds[0]):
             return None
         domain = last.after.domain
         assert isinstance(domain, Symbols)
@@ -142,11 +154,12 @@ class _Rule(NamedTuple):
             return None
         for each in rounds[:-1]:
             own = _Lists.of(each, shape, parts) if shape.fits(each, parts) else None
-            if own is None or not all(map(np.array_equal, own, lists.within(each.before.width))):
+            if own is None or not lists.begin_with(own, each.before.width):
                 return None
         counts = np.bincount(lists.constant_of, minlength=len(domain))
         sizes = [state.width for state in states]
-        form = Recurrence(*lists[:3], counts, shape.keeps, sizes)
+        assert lists.sources is not None
+        form = Recurrence(lists.sources, lists.others, lists.group_of, counts, shape.keeps, sizes)
         if not form.regular:
             return None
         constants = Contraction([lists.constant], lists.constant_of, form.n)
@@ -177,6 +190,12 @@ class _Rule(NamedTuple):
         )
 
 
+def _settles_later(first: Round) -> bool:
+    """Whether a round changes nothing but the number of rows, and so is not the last one."""
+    before, after = first.before, first.after
+    return before.batch != after.batch and before.width == after.width
+
+
 def _selected(lists: Contraction, tags: Tags, algebra: Provenance) -> Tags:
     """⊕ over groups of one operand, **0** where there is none."""
     if lists.selection is not None:
@@ -195,6 +214,7 @@ class KnownLoop:
 
     def __init__(self, start: Tagged, step: Any, options: Hashable) -> None:
         self._parts = [start]
+        self._like: Tagged | None = None  # a part that depends on an input
         self._calls = calls_so_far()
         self._key = self._key_of(step, options)
 
@@ -203,7 +223,7 @@ class KnownLoop:
         if not start.provenance.has_loops or surroundings().execution is not None:
             return None
         compute_loop(start)
-        if not is_plain(start) or torch.compiler.is_compiling():
+        if not _is_ready(start) or torch.compiler.is_compiling():
             return None
         try:
             own = identify(step, "fixpoint", slots(self._parts)).key
@@ -211,10 +231,15 @@ class KnownLoop:
             return None
         for part in self._parts:
             compute_loop(part)
-        if own is None or not all(map(_fitting(start), self._parts)):
+        like = next((part for part in self._parts if not part.constant), None)
+        if own is None or like is None or not all(map(_fitting(like), self._parts)):
             return None
-        about = tuple((d.domain, d.exclusive) for d in self._parts)
-        return (start.provenance, own, about, current_settings(), options)
+        self._like = like
+        about = tuple(
+            (d.domain, d.exclusive, d.constant, d.certain, d.batch == like.batch)
+            for d in self._parts
+        )
+        return (like.provenance, own, about, current_settings(), options)
 
     def notes(self) -> Notes | None:
         """To be taken while the step is run; None if nothing can be learnt from it."""
@@ -223,7 +248,15 @@ class KnownLoop:
     def run(self, limit: Limit) -> Tagged | None:
         """The result, where it is known how to get it."""
         rules = None if self._key is None else _known.get(self._key)
-        return rules[0].run(self._parts, limit) if rules else None
+        return rules[0].run(list(map(self._with_tags, self._parts)), limit) if rules else None
+
+    def _with_tags(self, d: Tagged) -> Tagged:
+        """The same symbols for all rows, with the tags that take part in a loop."""
+        like = self._like
+        if not d.constant or like is None:
+            return d
+        own = Tagged(d.domain, d.made, like.provenance, like.batch, constant=True)
+        return own.with_tags(own.tags_like(like.tags))
 
     def learn(self, notes: Notes) -> None:
         """Remember what the rounds did, even if they are not a loop.
@@ -235,14 +268,23 @@ class KnownLoop:
             _known.put(self._key, [] if rule is None else [rule])
 
 
-def _fitting(start: Tagged) -> Callable[[Tagged], bool]:
-    """Whether a distribution can take part in a loop that begins with `start`."""
+def _is_ready(d: Tagged) -> bool:
+    """Whether the symbols are shared, and the tags computed, or certain."""
+    return is_plain(d) or (type(d) is Tagged and d.shared and d.certain)
+
+
+def _fitting(like: Tagged) -> Callable[[Tagged], bool]:
+    """Whether a distribution can take part in a loop with another one."""
 
     def about(d: Tagged) -> tuple[Any, ...]:
         device, _, dtype = d.info()
         return d.batch, d.provenance, device, dtype
 
     def fits(d: Tagged) -> bool:
-        return is_plain(d) and not d.constant and about(d) == about(start)
+        if not _is_ready(d):
+            return False
+        if not d.constant:
+            return about(d) == about(like)
+        return d.batch in (1, like.batch) and (d.certain or d.provenance == like.provenance)
 
     return fits

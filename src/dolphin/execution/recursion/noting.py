@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dolphin.execution.indices import IndexLists
 from dolphin.execution.tagged import Tagged
@@ -17,9 +17,14 @@ class Operation(NamedTuple):
     """Index lists over operands, one after the other if it is a union, and what came out."""
 
     lists: IndexLists
-    operands: Sequence[Tags]
+    operands: Sequence[Tags | Tagged]  # see `known_as`
     union: bool
     result: Tags
+
+
+def known_as(d: Tagged) -> Tags | Tagged:
+    """What distinguishes an operand from others: its tags, or itself if it is certain."""
+    return d if d.made is None else d.made
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,14 @@ class Round:
 
     @property
     def growth(self) -> tuple[Operation, Operation] | None:
-        """The union that the step returned, and the pairs in its last operand; or None."""
+        """The union that the step returned, and what its last operand is made of; or None."""
         union = self.by(self.after.made)
         last = self.by(union.operands[-1]) if union is not None and union.union else None
-        if union is None or last is None or last.union or len(last.operands) != 2:
+        if union is None or last is None or last.union:
             return None
         return union, last
 
-    def by(self, tags: Tags) -> Operation | None:
+    def by(self, tags: Tags | Tagged) -> Operation | None:
         """The operation that made these tags."""
         return next((each for each in self.operations if each.result is tags), None)
 
@@ -72,8 +77,11 @@ class Notes:
         self.rounds: list[Round] = []
         self._operations: list[Operation] = []
 
-    def note(self, *about: Any) -> None:
-        self._operations.append(Operation(*about))
+    def note(
+        self, lists: IndexLists, operands: Sequence[Tagged], union: bool, result: Tags
+    ) -> None:
+        known = [known_as(operand) for operand in operands]
+        self._operations.append(Operation(lists, known, union, result))
 
     def end_round(self, before: Tagged, after: Tagged) -> None:
         self.rounds.append(Round(before, self._operations, after))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from dolphin.errors import FunctionError
@@ -24,8 +25,9 @@ from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.growth import grown
 from dolphin.symbolic.identity.functions import identify
-from dolphin.symbolic.plans import RowSymbols
+from dolphin.symbolic.plans import RowSymbols, caches
 from dolphin.symbolic.surroundings import surrounded, surroundings
+from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
 
 
@@ -107,7 +109,7 @@ class RowLoop:
     def __init__(self, step: Callable[[Any], Any], start: Tagged) -> None:
         self._step, self._start = step, start
         self._outside = [start]
-        possible = start.provenance.has_row_loops and _fits(start, start)
+        possible = start.provenance.has_row_loops and _may_start(start)
         self._key = self._key_of_step() if possible and _alone() else None
 
     def _key_of_step(self) -> Hashable | None:
@@ -137,15 +139,16 @@ class RowLoop:
         # One that the step itself creates would be another one in each round.
         if all(form.other is not each for each in self._outside) or not _fits(form.other, start):
             return None
-        first, more = start.domain, form.other.domain
-        assert isinstance(first, RowSymbols) and isinstance(more, RowSymbols)
-        growth = grown(form.task, first, more, Sources(Watch), most_rounds)
-        if growth is None:
-            return None
-        tags = start.provenance.looped_in_rows(
-            growth, form.starts, form.keeps, most_rounds, start.tags, form.other.tags
+        algebra, batch = start.provenance, form.other.batch
+        first, more, other = _in_rows(start, batch), form.other.domain, form.other.tags
+        assert isinstance(first.domain, RowSymbols) and isinstance(more, RowSymbols)
+        growth = grown(form.task, first.domain, more, Sources(Watch), most_rounds)
+        if growth is None or (start.batch != batch and growth.rounds == 1):
+            return None  # a round that changes only the number of rows is not the last one
+        tags = algebra.looped_in_rows(
+            growth, form.starts, form.keeps, most_rounds, first.tags_like(other), other
         )
-        return None if tags is None else Tagged(growth.domain, tags, start.provenance, start.batch)
+        return None if tags is None else Tagged(growth.domain, tags, algebra, batch)
 
     def _form(self, holder: Callable[[Tagged], Any]) -> _Form | None:
         state = Blank()
@@ -166,10 +169,28 @@ def _alone() -> bool:
     return others == (None, None, None, None) and not torch.compiler.is_compiling()
 
 
+def _may_start(d: Tagged) -> bool:
+    """Whether a loop can begin with a distribution: one of per-row symbols, or a certain one."""
+    if type(d) is not Tagged or isinstance(d.made, Deferred):
+        return False
+    return d.certain or not (d.shared or d.constant)
+
+
+def _in_rows(start: Tagged, batch: int) -> Tagged:
+    """The same with per-row symbols."""
+    if not isinstance(start.domain, Symbols):
+        return start
+    table = caches.current_table()
+    numbers = np.tile(start.domain.in_table(table), (batch, 1))
+    return Tagged(RowSymbols(table, numbers), None, start.provenance, batch)
+
+
 def _fits(d: Tagged, start: Tagged) -> bool:
     """Whether a distribution can take part in a loop that begins with `start`."""
     if type(d) is not Tagged or d.shared or d.constant or isinstance(d.made, Deferred):
         return False
+    fewest = 1 if start.shared else d.batch
+    if d.provenance != start.provenance or start.batch not in (fewest, d.batch):
+        return False
     own, first = d.info(), start.info()
-    same = (d.batch, d.provenance) == (start.batch, start.provenance)
-    return same and (own.device, own.dtype) == (first.device, first.dtype)
+    return start.certain or (own.device, own.dtype) == (first.device, first.dtype)
