@@ -105,6 +105,32 @@ def test_shared_symbols(
     assert loops[:-2] == [True] * (len(plain) - 2)  # sums of probabilities need numbers above 0
 
 
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=repr)
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_certain_symbols_beside_the_start(
+    algebra: dl.Provenance, numbers: str, loops: list[bool]
+) -> None:
+    def run() -> tuple[Any, Tensor, Tensor]:
+        probs = NUMBERS[numbers].to(torch.float64, copy=True).requires_grad_()
+        edges = dl.Distribution(probs, EDGES, exclusive=False, provenance=algebra)
+        start = edges.filter(lambda edge: edge == (1, 3)).map(lambda edge: edge[1])
+        beside = dl.Distribution.certain(3)
+
+        def step(nodes: dl.Distribution) -> dl.Distribution:
+            on = (lambda node: node, lambda edge: edge[0])
+            further = dl.apply_if(nodes, edges, lambda _, edge: edge[1], on=on)
+            return dl.union(beside, further)
+
+        return _answers(dl.fixpoint(step, start), probs)
+
+    dl.cache_clear()
+    plain = run()
+    run()
+    assert not loops
+    _same(run(), plain)
+    assert len(loops) == 1
+
+
 ROWS = [[(0, 1), (1, 2), (2, 0), (2, 3)], [(0, 2), (2, 1)], [], [(1, 0), (1, 3), (3, 1)]]
 ROW_ALGEBRAS = [dl.DAMP(), dl.DAMP(above_one="pass"), dl.TopKProofs(k=1), dl.TopKProofs(k=3)]
 
