@@ -101,7 +101,8 @@ class Facts:
                 "vectorized over samples once more. Give the whole batch to it, (batch, symbols): "
                 "every row is a sample."
             )
-        self.log_probs = log_probs  # (columns, rows)
+        self.log_probs = log_probs
+        self.columns, self.rows = log_probs.shape
         self.groups = groups
         self.label = label
         self._probs = probs
@@ -120,14 +121,6 @@ class Facts:
         if self._origins is None:
             self._origins = _origins.for_rows_of(self)
         return self._origins
-
-    @property
-    def columns(self) -> int:
-        return self.log_probs.shape[0]
-
-    @property
-    def rows(self) -> int:
-        return self.log_probs.shape[1]
 
     @property
     def probs(self) -> Tensor:
@@ -319,7 +312,7 @@ def row_labels(label: Label, rows: np.ndarray) -> Label:
 
 def all_apart(facts: Sequence[Facts]) -> bool:
     """Whether no two of these, unless they are one object, can have a fact in common."""
-    if all(each.fresh for each in facts):
+    if all([each.fresh for each in facts]):
         return True
     if facts[0].family is not None and all(each.family is facts[0].family for each in facts):
         return True

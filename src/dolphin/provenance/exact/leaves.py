@@ -25,7 +25,8 @@ def numbers_of(inputs: Sequence[Facts], device: torch.device) -> tuple[Tensor, A
     numbers, logs = [each for each, _ in given], [each for _, each in given]
     if any(each.dtype != numbers[0].dtype for each in numbers):
         numbers = [precisely(each) for each in numbers]
-    spread = [each.expand(-1, rows) for each in numbers]
+    # Expanding those that have all rows already took 60 µs of a step of Sudoku 4×4.
+    spread = [each if each.shape[1] == rows else each.expand(-1, rows) for each in numbers]
     every = precisely(torch.cat(spread) if len(spread) > 1 else spread[0])
     if all(each is logs[0] for each in logs) and isinstance(logs[0], bool):
         return every, logs[0]

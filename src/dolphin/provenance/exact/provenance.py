@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from dolphin.provenance.exact.explaining import Spelling, likeliest_proofs
 from dolphin.provenance.exact.formulas import FACT, FALSE, TRUE, FormulaTable, tables
 from dolphin.provenance.exact.likeliest import likeliest_worlds
 from dolphin.provenance.exact.remembering import combined, content_of, each_of, remembered
-from dolphin.provenance.exact.tags import Formulas, Seating, aligned, newest_table, seated
+from dolphin.provenance.exact.tags import Formulas, Like, Seating, aligned, newest_table, seated
 from dolphin.provenance.facts import Facts, View, all_apart
 from dolphin.provenance.numerics import connected, log_of_rest, rounded_to
 
@@ -102,7 +101,8 @@ class Exact(Provenance):
             ("facts", columns),
             lambda: _column([table.fact(0, column) for column in range(columns)]),
         )
-        return Formulas(table, numbers, (facts,), facts.log_probs.detach().new_empty(0))
+        logs = facts.log_probs
+        return Formulas(table, numbers, (facts,), Like(logs.dtype, logs.device))
 
     def log_probs(self, tags: Formulas) -> Tensor:
         return self._read(tags, Circuit.log_probs).to(tags.like.dtype)
@@ -129,7 +129,7 @@ class Exact(Provenance):
         _Reads.count += 1
         device = tags.like.device
         if tags.numbers.size == 0:
-            nothing = tags.like.double().new_zeros(0, tags.rows)
+            nothing = torch.zeros(0, tags.rows, dtype=torch.float64, device=device)
             return connected(nothing, [facts.log_probs for facts in tags.inputs])
         circuit, places = self._compiled(tags)
         roots = evaluate(circuit, tags.inputs, device)
@@ -221,7 +221,7 @@ class Exact(Provenance):
         plan: Contraction,
         join: Callable[[FormulaTable, list[int]], int],
     ) -> Formulas:
-        seating = Seating.of(operands)
+        seating = Seating(operands)
         table = seating.table
         key = (join.__name__, content_of(plan), *seating.content())
         made = remembered(table, key, lambda: combined(table, seating.numbers(), plan, join))
@@ -231,9 +231,8 @@ class Exact(Provenance):
     def negate(self, tags: Formulas) -> Formulas:
         table = tags.table
         key = ("not", tags.numbers.shape, tags.numbers.tobytes())
-        return replace(
-            tags, numbers=remembered(table, key, lambda: each_of(tags.numbers, table.negation))
-        )
+        negated = remembered(table, key, lambda: each_of(tags.numbers, table.negation))
+        return tags.with_numbers(negated, tags.row_map)
 
     def saturated(self, old: Formulas, new: Formulas) -> bool:
         table, inputs, (before, after) = aligned([old, new])
@@ -253,16 +252,21 @@ class Exact(Provenance):
     def select(self, tags: Formulas, index: Index) -> Formulas:
         if index.is_identity(len(tags.numbers)):
             return tags
-        padded = np.concatenate([tags.numbers, np.full((1, tags.numbers.shape[1]), FALSE)])
+        numbers = tags.numbers
+        if not index.complete:  # the last one is at -1
+            numbers = np.concatenate([numbers, np.full((1, numbers.shape[1]), FALSE)])
         row_map = None if tags.row_map is None else tags.row_map.taken(index.places)
-        return replace(tags, numbers=padded[index.places], row_map=row_map)
+        return tags.with_numbers(numbers[index.places], row_map)
 
     def concat(self, parts: Sequence[Formulas]) -> Formulas:
         if len(parts) == 1:
             return parts[0]
         table, inputs, numbers = aligned(parts)
-        columns = max(part.shape[1] for part in numbers)
-        spread = [np.broadcast_to(part, (len(part), columns)) for part in numbers]
+        columns = max([part.shape[1] for part in numbers])
+        spread = [
+            part if part.shape[1] == columns else np.broadcast_to(part, (len(part), columns))
+            for part in numbers
+        ]
         row_map = RowMap.joined([(part.row_map, len(part.numbers)) for part in parts])
         return Formulas(table, np.concatenate(spread), inputs, parts[0].like, row_map)
 
@@ -274,11 +278,11 @@ class Exact(Provenance):
     def flatten(self, tags: Formulas, rows: int) -> Formulas:
         n = len(tags.numbers)
         spread = np.broadcast_to(tags.numbers, (n, rows)).T.reshape(-1, 1)
-        return replace(tags, numbers=spread, row_map=RowMap.of(rows, n))
+        return tags.with_numbers(spread, RowMap.of(rows, n))
 
     def unflatten(self, tags: Formulas, rows: int) -> Formulas:
         n = len(tags.numbers) // rows
-        return replace(tags, numbers=tags.numbers.reshape(rows, n).T, row_map=None)
+        return tags.with_numbers(tags.numbers.reshape(rows, n).T, None)
 
     def stack(self, parts: Sequence[Formulas], batches: Sequence[int], *, flat: bool) -> Formulas:
         starts = np.cumsum([0, *batches])
@@ -307,10 +311,10 @@ class Exact(Provenance):
         batch = len(rows)
         if width is None:
             numbers = tags.numbers if tags.numbers.shape[1] == 1 else tags.numbers[:, rows]
-            taken = replace(tags, numbers=numbers)
+            taken = tags.with_numbers(numbers, tags.row_map)
         else:
             numbers = tags.numbers.reshape(-1, width)[rows].reshape(-1, 1)
-            taken = replace(tags, numbers=numbers, row_map=RowMap.of(batch, width))
+            taken = tags.with_numbers(numbers, RowMap.of(batch, width))
         if all(facts.rows == 1 for facts in tags.inputs):
             return taken
         views = [
@@ -318,14 +322,14 @@ class Exact(Provenance):
         ]
         slots, places = arrange([views], batch)
         numbers = seated(taken, tags.table, places[0], batch)
-        return replace(taken, numbers=numbers, inputs=tuple(slots))
+        return Formulas(tags.table, numbers, tuple(slots), tags.like, taken.row_map)
 
     def likeliest(
         self, inputs: Sequence[Formulas], target: Formulas
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         _Reads.count += 1
         table, slots, (*given, wanted) = aligned([*inputs, target])
-        circuit, roots = self._compiled(replace(target, table=table, numbers=wanted, inputs=slots))
+        circuit, roots = self._compiled(Formulas(table, wanted, slots, target.like))
         possible, holds = likeliest_worlds(circuit, roots[:, 0], slots)
         choices = []
         for number, (tags, formulas) in enumerate(zip(inputs, given, strict=True)):
@@ -342,7 +346,10 @@ class Exact(Provenance):
 
     def moved(self, tags: Formulas, move: Callable[[Tensor], Tensor]) -> Formulas:
         inputs = tuple(facts.moved(move) for facts in tags.inputs)
-        return replace(tags, inputs=inputs, like=move(tags.like))
+        like = move(torch.empty(0, dtype=tags.like.dtype, device=tags.like.device))
+        return Formulas(
+            tags.table, tags.numbers, inputs, Like(like.dtype, like.device), tags.row_map
+        )
 
     def describe(self, tags: Formulas) -> TagInfo:
         return TagInfo(tags.like.device, tags.rows, tags.like.dtype)

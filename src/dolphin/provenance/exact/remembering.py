@@ -41,6 +41,7 @@ def each_of(numbers: np.ndarray, function: Callable[[int], int]) -> np.ndarray:
     return np.array(flat, dtype=np.int64).reshape(numbers.shape)
 
 
+_NOTHING = object()
 _contents: weakref.WeakKeyDictionary[Contraction, bytes] = weakref.WeakKeyDictionary()
 register("digests of index lists", _contents.__len__, _contents.clear)
 
@@ -58,8 +59,11 @@ def content_of(plan: Contraction) -> bytes:
 
 def remembered(table: FormulaTable, key: Any, make: Callable[[], Any]) -> Any:
     """The result of an operation on formulas of this table, computed once."""
-    with table.lock:
-        if key not in table.remembered:
-            result = table.remembered[key] = make()
-            table.remembered_bytes += 1000 + 2 * getattr(result, "nbytes", 0)
-        return table.remembered[key]
+    result = table.remembered.get(key, _NOTHING)  # mostly: without the lock
+    if result is _NOTHING:
+        with table.lock:
+            result = table.remembered.get(key, _NOTHING)
+            if result is _NOTHING:
+                result = table.remembered[key] = make()
+                table.remembered_bytes += 1000 + 2 * getattr(result, "nbytes", 0)
+    return result

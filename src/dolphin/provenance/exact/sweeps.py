@@ -41,7 +41,8 @@ class Sweep:
             self.both.append(to_device(sides.reshape(-1), device))
             self.swapped.append(to_device(sides[::-1].reshape(-1), device))
             self.node.append(to_device(level.node, device))
-        self.pairs = sum(map(len, self.node))
+        self.counts = [len(level.node) for level in levels]  # products of each level
+        self.pairs = sum(self.counts)
 
     def up(self, values: Tensor, keep: bool) -> list[Tensor] | None:
         """Fill in the values of all nodes; what was gathered on the way, if that is to be kept.
@@ -49,17 +50,18 @@ class Sweep:
         `values` has those of leaves, and 0 everywhere else.
         """
         rows = values.shape[1]
-        keep = keep and 2 * self.pairs * rows <= chunk_elements()
+        most = chunk_elements()
+        keep = keep and 2 * self.pairs * rows <= most
         gathered: list[Tensor] = []
-        for both, node in zip(self.both, self.node, strict=True):
-            if keep or 2 * len(node) * rows <= chunk_elements():
+        for both, node, count in zip(self.both, self.node, self.counts, strict=True):
+            if keep or 2 * count * rows <= most:
                 sides = values.index_select(0, both)
-                count = len(node)
-                values.index_add_(0, node, sides[:count] * sides[count:])
+                left, right = sides.split(count)
+                values.index_add_(0, node, left * right)
                 if keep:
                     gathered.append(sides)
                 continue
-            for chosen in _pieces(len(node), rows):
+            for chosen in _pieces(count, rows):
                 left, right = (values.index_select(0, side[chosen]) for side in both.view(2, -1))
                 values.index_add_(0, node[chosen], left.mul_(right))
         return gathered if keep else None
@@ -70,11 +72,11 @@ class Sweep:
         for at in range(len(self.node) - 1, -1, -1):
             node, both, swapped = self.node[at], self.both[at], self.swapped[at]
             if gathered is not None:
-                sides = gathered[at].view(2, len(node), rows)
+                sides = gathered[at].view(2, self.counts[at], rows)
                 shares = sides * grads.index_select(0, node)
                 grads.index_add_(0, swapped, shares.view(-1, rows))
                 continue
-            for chosen in _pieces(len(node), rows):
+            for chosen in _pieces(self.counts[at], rows):
                 share = grads.index_select(0, node[chosen])
                 for side, other in zip(both.view(2, -1), swapped.view(2, -1), strict=True):
                     part = values.index_select(0, side[chosen]).mul_(share)
