@@ -230,6 +230,20 @@ def test_a_trace_under_exact_compiles_as_a_whole(dynamo):
     torch.testing.assert_close(compiled(*probs), traced(*probs))
 
 
+def test_negated_proofs_compile_as_a_whole(dynamo):
+    """Index lists, and arrays of which inputs are normalised, would need numpy's numbers."""
+    traced = dl.trace(
+        lambda x, y: dl.exists(dl.apply_if(x, y, lambda a, b: a + b, lambda a, b: a < b)),
+        range(3),
+        range(3),
+        provenance=dl.TopKProofs(k=2),
+    )
+    compiled = torch.compile(traced, fullgraph=True, dynamic=True, backend="eager")
+    for rows in (1, 5, 8):
+        numbers = [torch.rand(rows, 3).softmax(1) for _ in range(2)]
+        torch.testing.assert_close(compiled(*numbers), traced(*numbers))
+
+
 @pytest.mark.parametrize(
     ("program", "symbols", "message"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from dolphin.symbolic.plans import Combinations, check_size
 from dolphin.symbolic.questions import Fold, find_items, fold_of, prefixes
 from dolphin.symbolic.row_planning import group_rows
 from dolphin.symbolic.symbols import Symbols
-
-if TYPE_CHECKING:
-    pass
 
 Function = Callable[[Any], Any]
 
@@ -101,13 +98,15 @@ class _Question:
                 f"doesn't hold. Provenances with negation: {', '.join(names_with_negation())}."
             )
         self.tags, address = (d.tags_like(), None) if d.shared else d.flat_tags()
-        tags = self.tags
         self.items = find_items(
             operation, d.domain, address, predicate, by, unless=unless, cache=cache
         )
-        self.holds = self.algebra.select(tags, self.at(self.items.places))
-        self.one = self.algebra.one(1, tags)
+        self.holds = self.algebra.select(self.tags, self.at(self.items.places))
         self.choices = Choices.among(d, self.items)
+
+    @functools.cached_property
+    def one(self) -> Tags:
+        return self.algebra.one(1, self.tags)
 
     @functools.cached_property
     def fails(self) -> Tags:

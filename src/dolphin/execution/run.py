@@ -18,6 +18,7 @@ from dolphin.execution.tagged import (
     Holder,
     Tagged,
     agreed,
+    alike,
     check,
     like_of,
     split,
@@ -52,8 +53,9 @@ def applied_if(
         result = recalled(around, "apply_if", arguments, cache)
         if result is not None:
             return result
-    functions = [a for a in arguments if not isinstance(a, Holder)]
-    wanted = 1 if on is not None and len(functions) == 1 else 2
+    wanted = 2
+    if on is not None and sum(not isinstance(each, Holder) for each in arguments) == 1:
+        wanted = 1
     given, functions = split("apply_if", arguments, wanted)
     condition = functions[1] if len(functions) == 2 else None
     if on is not None:
@@ -126,10 +128,14 @@ def combine_now(task: Task, operands: Sequence[Tagged], where: Any = None) -> Ta
 
 
 def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
-    provenance, batch = check(task.operation, operands)
+    if alike(operands):
+        provenance, batch = operands[0].provenance, operands[0].batch
+        skipped = [False] * len(operands)
+    else:
+        provenance, batch = check(task.operation, operands)
+        operands = agreed(operands)
+        skipped = left_out(provenance, operands)
     mask = None if where is None else row_mask(task.operation, where, (batch,))
-    operands = agreed(operands)
-    skipped = left_out(provenance, operands)
     domains = [d.domain for d in operands]
     outcome = Outcome.of(provenance, batch, operands)
     outcome.normalised = (

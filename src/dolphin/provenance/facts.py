@@ -312,7 +312,7 @@ def row_labels(label: Label, rows: np.ndarray) -> Label:
 
 def all_apart(facts: Sequence[Facts]) -> bool:
     """Whether no two of these, unless they are one object, can have a fact in common."""
-    if all([each.fresh for each in facts]):
+    if False not in [each.fresh for each in facts]:
         return True
     if facts[0].family is not None and all(each.family is facts[0].family for each in facts):
         return True

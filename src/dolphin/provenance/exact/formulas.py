@@ -47,7 +47,7 @@ class FormulaTable:
     @property
     def full(self) -> bool:
         """Whether a new table should be started."""
-        return len(self) > self.limit // 2 or self.remembered_bytes > REMEMBERED_BYTES
+        return len(self.kinds) > self.limit // 2 or self.remembered_bytes > REMEMBERED_BYTES
 
     def _make(self, kind: int, parts: tuple[int, ...]) -> int:
         number = self._known.get((kind, parts))

@@ -95,13 +95,10 @@ class Exact(Provenance):
     # -- in and out --------------------------------------------------------------------------------
 
     def from_facts(self, facts: Facts) -> Formulas:
-        table, columns = tables.current(), facts.columns
-        numbers = remembered(
-            table,
-            ("facts", columns),
-            lambda: _column([table.fact(0, column) for column in range(columns)]),
-        )
-        logs = facts.log_probs
+        table, columns, logs = tables.current(), facts.columns, facts.log_probs
+        numbers = table.remembered.get(("facts", columns))
+        if numbers is None:
+            numbers = remembered(table, ("facts", columns), lambda: _facts_of(table, columns))
         return Formulas(table, numbers, (facts,), Like(logs.dtype, logs.device))
 
     def log_probs(self, tags: Formulas) -> Tensor:
@@ -375,5 +372,7 @@ class _Reads:
     count = 0
 
 
-def _column(numbers: Sequence[int]) -> np.ndarray:
-    return np.array(numbers, dtype=np.int64)[:, None]
+def _facts_of(table: FormulaTable, columns: int) -> np.ndarray:
+    """The facts of the only input."""
+    facts = [table.fact(0, column) for column in range(columns)]
+    return np.array(facts, dtype=np.int64)[:, None]

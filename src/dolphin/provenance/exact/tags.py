@@ -49,11 +49,14 @@ class Formulas:
     @property
     def rows(self) -> int:
         """The number of rows of the formulas, or of their inputs."""
+        if self.row_map is not None:
+            return 1
         if not self._rows:
-            if self.row_map is not None:
-                self._rows = 1
-            else:
-                self._rows = max([self.numbers.shape[1], *[facts.rows for facts in self.inputs]])
+            rows = self.numbers.shape[1]
+            for facts in self.inputs:
+                if facts.rows > rows:
+                    rows = facts.rows
+            self._rows = rows
         return self._rows
 
     @property
@@ -110,7 +113,7 @@ class Seating:
         self.parts, self.table = parts, newest_table(parts)
         self.positions: list[Sequence[int]] | None = None
         self.inputs = inputs = parts[0].inputs
-        if all([part.inputs is inputs for part in parts]):  # of the same operation
+        if False not in [part.inputs is inputs for part in parts]:  # of the same operation
             self.positions = [range(len(inputs))] * len(parts)
             return
         every = [facts for part in parts for facts in part.inputs]

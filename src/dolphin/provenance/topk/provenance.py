@@ -12,7 +12,6 @@ from torch import Tensor
 
 from dolphin.errors import InputError
 from dolphin.execution.indices import Contraction, Index, IndexLists, to_device
-from dolphin.execution.kept import kept_lists
 from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Deferral, Provenance, TagInfo
@@ -35,7 +34,7 @@ from dolphin.provenance.topk.parts import MANY, LargeInput
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
 from dolphin.provenance.topk.recursion import likeliest_proofs
 from dolphin.provenance.topk.row_recursion import likeliest_in_rows
-from dolphin.provenance.topk.search import contracted
+from dolphin.provenance.topk.search import contracted, place_by_place
 from dolphin.provenance.topk.weighing import (
     FACT_PENALTY,
     LEARNING,
@@ -189,11 +188,9 @@ class TopKProofs(Provenance):
         tags = written(tags)
         check_size(tags, self.k)
         tags = proofs.with_signs(tags)
-        places = np.arange(tags.n)
-        plan = kept_lists([places, places], places, tags.n)
         result = replace(self.one(tags.n, tags), row_map=tags.row_map)
         for slot in range(tags.k):
-            result = self.contract([result, broken(tags, slot, self.k)], plan)
+            result = place_by_place(result, broken(tags, slot, self.k), self.k)
         return result
 
     def saturated(self, old: AnyProofs, new: AnyProofs) -> bool:

@@ -63,6 +63,19 @@ def contracted(operands: Sequence[Proofs], plan: Contraction, k: int, *, apart: 
     return replace(result, row_map=row_map)
 
 
+def place_by_place(one: Proofs, other: Proofs, k: int) -> Proofs:
+    """The k likeliest proofs of one ⊗ other, symbol by symbol."""
+    if not torch.compiler.is_compiling():
+        places = np.arange(one.n)
+        return contracted([one, other], kept_lists([places, places], places, one.n), k, apart=False)
+    # A compiler can't make index lists. It meets tags without flattened rows only.
+    candidates = Candidates([one, other], k, apart=False)
+    every = torch.arange(one.n, device=one.scores.device)
+    bucket = BucketTensors((every, every), None, 1, one.n, None)
+    found = proofs.concat(_searched(candidates, bucket, 0))
+    return replace(found, disjoint=candidates.disjoint)
+
+
 def _two_by_two(operands: Sequence[Proofs], plan: Contraction, k: int, apart: bool) -> Proofs:
     """Many operands: k² unions per additional operand, and never more than fit in memory."""
     rows = max(operand.rows for operand in operands)

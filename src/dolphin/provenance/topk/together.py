@@ -73,8 +73,10 @@ def logs_of(members: Sequence[Member]) -> Tensor:
 
 def normalised_of(members: Sequence[Member]) -> bool | np.ndarray:
     """In which rows the facts of each member come from a softmax, (members, 1, rows or 1)."""
-    flags = [np.atleast_1d(placement.facts.normalised) for placement, _ in members]
-    every = np.stack(np.broadcast_arrays(*flags))[:, None]
+    given = [placement.facts.normalised for placement, _ in members]
+    if len(set(map(type, given))) == 1 and isinstance(given[0], bool) and len(set(given)) == 1:
+        return given[0]  # a compiler can't compare the numbers of arrays
+    every = np.stack(np.broadcast_arrays(*map(np.atleast_1d, given)))[:, None]
     return bool(every[0, 0, 0]) if (every == every[0, 0, 0]).all() else every
 
 
