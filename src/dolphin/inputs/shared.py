@@ -26,7 +26,7 @@ from dolphin.inputs.checks import (
     within_one,
 )
 from dolphin.provenance.facts import Facts, Groups, Label, all_alone
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one, safe_log_of_facts
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, at_most_one
 from dolphin.symbolic.plans import Domain
 from dolphin.symbolic.symbols import Symbols
 
@@ -100,7 +100,7 @@ def facts_of(
         return Facts(log_probs=logs, groups=groups, label=label)
     columns = carried_back(columns) if careful else columns
     columns = within_one(operation, columns, groups, rounding)
-    return Facts(log_probs=safe_log_of_facts(columns), groups=groups, label=label, probs=columns)
+    return Facts(groups=groups, label=label, probs=columns)
 
 
 def _of_torch(

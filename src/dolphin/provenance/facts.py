@@ -21,8 +21,8 @@ from torch import Tensor
 
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import to_device
-from dolphin.provenance.differentiation import transformed, vectorized
-from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log
+from dolphin.provenance.differentiation import followed, transformed, vectorized
+from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, prob_of_log, safe_log_of_facts
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.locking import lock
 
@@ -68,6 +68,10 @@ if hasattr(os, "register_at_fork"):  # a worker must not reuse its parent's numb
     os.register_at_fork(after_in_child=_origins.start_anew)
 
 
+def _mode() -> tuple[bool, bool]:
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
 class Facts:
     """The facts of an input distribution: the probability of each of its columns in each row.
 
@@ -76,6 +80,9 @@ class Facts:
     fact in explanations. `normalised` says in which rows they come from a softmax: there one of
     several columns that exclude each other holds for certain, if the row has any.
 
+    Without `log_probs`, the logarithms of `probs` are computed when they are first read: `exact`
+    doesn't need them, and on a 4×4 grid they took 20 µs of each step.
+
     A program may refer to only a few of many facts. These are a part of the `whole`: the groups
     that were `chosen`, in ascending order.
     """
@@ -83,7 +90,7 @@ class Facts:
     def __init__(
         self,
         *,
-        log_probs: Tensor,
+        log_probs: Tensor | None = None,
         groups: Groups,
         label: Label,
         probs: Tensor | None = None,
@@ -95,14 +102,20 @@ class Facts:
         chosen: np.ndarray | None = None,
         family: object = None,
     ) -> None:
-        if transformed() and vectorized(log_probs):
+        numbers = probs if log_probs is None else log_probs
+        assert numbers is not None
+        if transformed() and vectorized(numbers):
             raise UnsupportedError(
                 "torch.func.vmap: Dolphin's operations are batched already, so a program can't be "
                 "vectorized over samples once more. Give the whole batch to it, (batch, symbols): "
                 "every row is a sample."
             )
-        self.log_probs = log_probs
-        self.columns, self.rows = log_probs.shape
+        if log_probs is None and followed():  # later, the transform may be over
+            log_probs = safe_log_of_facts(numbers)
+        self._log_probs = log_probs
+        self._mode = _mode()
+        self.columns, self.rows = numbers.shape
+        self.dtype, self.device = numbers.dtype, numbers.device
         self.groups = groups
         self.label = label
         self._probs = probs
@@ -121,6 +134,24 @@ class Facts:
         if self._origins is None:
             self._origins = _origins.for_rows_of(self)
         return self._origins
+
+    @property
+    def log_probs(self) -> Tensor:
+        """The logarithms of the probabilities, (columns, rows)."""
+        if self._log_probs is None:
+            assert self._probs is not None
+            if self._mode == _mode():
+                self._log_probs = safe_log_of_facts(self._probs)
+            else:  # as if they had been computed at once: whoever reads them first doesn't decide
+                gradients, inference = self._mode
+                with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
+                    self._log_probs = safe_log_of_facts(self._probs)
+        return self._log_probs
+
+    @property
+    def numbers(self) -> Tensor:
+        """The probabilities where they were given, otherwise the logarithms."""
+        return self.log_probs if self._probs is None else self._probs
 
     @property
     def probs(self) -> Tensor:
@@ -180,7 +211,7 @@ class Facts:
             if alone
             else tuple(tuple(range(a, b)) for a, b in itertools.pairwise(starts))
         )
-        places = to_device(columns, self.log_probs.device)
+        places = to_device(columns, self.device)
         with torch.enable_grad():  # the search for proofs runs without, but facts need them
             logs = self.log_probs.index_select(0, places)
             probs = None if self._probs is None else self._probs.index_select(0, places)

@@ -168,7 +168,7 @@ class Circuit:
         self._prepare_leaves(tuple(facts.groups for facts in inputs), device)
         rests = self._leaves[device][1]
         normalised = False if rests is None else rests.normalised(inputs)
-        low = max([0.0, *(floor(facts.log_probs.dtype) for facts in inputs)])
+        low = max([0.0, *(floor(facts.dtype) for facts in inputs)])
         if not followed():
             given = (self, logs, low, are_logs, normalised, numbers)
             return _Evaluation.apply(*given)  # type: ignore[return-value]

@@ -36,8 +36,8 @@ class CircuitEvaluator:
         self.circuit.prepare(self.groups, device)
 
     def __call__(self, facts: Sequence[Facts], logs: bool) -> Tensor:
-        device, evaluate = facts[0].log_probs.device, Circuit.log_probs if logs else Circuit.probs
+        device, evaluate = facts[0].device, Circuit.log_probs if logs else Circuit.probs
         made = evaluate(self.circuit, [facts[at] for at in self.order], device)
-        widest = functools.reduce(torch.promote_types, (each.log_probs.dtype for each in facts))
+        widest = functools.reduce(torch.promote_types, (each.dtype for each in facts))
         made = made.index_select(0, self._tensors[device])
         return made.to(widest) if logs else rounded_to(widest, made)

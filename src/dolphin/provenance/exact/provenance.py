@@ -95,11 +95,11 @@ class Exact(Provenance):
     # -- in and out --------------------------------------------------------------------------------
 
     def from_facts(self, facts: Facts) -> Formulas:
-        table, columns, logs = tables.current(), facts.columns, facts.log_probs
+        table, columns = tables.current(), facts.columns
         numbers = table.remembered.get(("facts", columns))
         if numbers is None:
             numbers = remembered(table, ("facts", columns), lambda: _facts_of(table, columns))
-        return Formulas(table, numbers, (facts,), Like(logs.dtype, logs.device))
+        return Formulas(table, numbers, (facts,), Like(facts.dtype, facts.device))
 
     def log_probs(self, tags: Formulas) -> Tensor:
         return self._read(tags, Circuit.log_probs).to(tags.like.dtype)
@@ -127,10 +127,10 @@ class Exact(Provenance):
         device = tags.like.device
         if tags.numbers.size == 0:
             nothing = torch.zeros(0, tags.rows, dtype=torch.float64, device=device)
-            return connected(nothing, [facts.log_probs for facts in tags.inputs])
+            return connected(nothing, [facts.numbers for facts in tags.inputs])
         circuit, places = self._compiled(tags)
         roots = evaluate(circuit, tags.inputs, device)
-        roots = connected(roots, [facts.log_probs for facts in tags.inputs])
+        roots = connected(roots, [facts.numbers for facts in tags.inputs])
         if tags.row_map is not None:
             row = tags.row_map.numbers if roots.shape[1] > 1 else 0
             flat = to_device(places[:, 0] * roots.shape[1] + row, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -111,7 +112,7 @@ class Seating:
 
     def __init__(self, parts: Sequence[Formulas]) -> None:
         self.parts, self.table = parts, newest_table(parts)
-        self.positions: list[Sequence[int]] | None = None
+        self.positions: Sequence[Sequence[int]] | None = None
         self.inputs = inputs = parts[0].inputs
         if False not in [part.inputs is inputs for part in parts]:  # of the same operation
             self.positions = [range(len(inputs))] * len(parts)
@@ -119,13 +120,10 @@ class Seating:
         every = [facts for part in parts for facts in part.inputs]
         slots = tuple(dict.fromkeys(every))
         if all_apart(slots):
-            self.inputs, self.positions = slots, []
+            self.inputs = slots
             if len(slots) == len(every):  # one part's after the other's
-                start = 0
-                for part in parts:
-                    stop = start + len(part.inputs)
-                    self.positions.append(range(start, stop))
-                    start = stop
+                ends = list(itertools.accumulate([len(part.inputs) for part in parts], initial=0))
+                self.positions = list(map(range, ends, ends[1:]))
             else:
                 at = {facts: position for position, facts in enumerate(slots)}
                 self.positions = [tuple([at[facts] for facts in part.inputs]) for part in parts]
