@@ -203,7 +203,8 @@ def _cell(made: dict[str, Any] | None) -> str:
     for way in ("trace", "eager", *WAYS):
         own = made.get(way, {})
         if "refused" in own:
-            parts.append(f"{way} refused")
+            reason = own["refused"].partition(": ")[2].partition(": ")[0]  # without remedies
+            parts.append(f"{way} refused: {reason.rstrip('.')}")
         elif "failed" in own:
             parts.append(f"{way} **failed**")
         elif "ended" in own:

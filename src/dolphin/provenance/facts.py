@@ -113,7 +113,7 @@ class Facts:
         if log_probs is None and followed():  # later, the transform may be over
             log_probs = safe_log_of_facts(numbers)
         self._log_probs = log_probs
-        self._mode = _mode()
+        self._mode = _mode() if log_probs is None else None  # a compiler can't read it
         self.columns, self.rows = numbers.shape
         self.dtype, self.device = numbers.dtype, numbers.device
         self.groups = groups
@@ -139,7 +139,7 @@ class Facts:
     def log_probs(self) -> Tensor:
         """The logarithms of the probabilities, (columns, rows)."""
         if self._log_probs is None:
-            assert self._probs is not None
+            assert self._probs is not None and self._mode is not None
             if self._mode == _mode():
                 self._log_probs = safe_log_of_facts(self._probs)
             else:  # as if they had been computed at once: whoever reads them first doesn't decide
