@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds
+from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds, flat_members, unite_nans
 from dolphin.symbolic.kinds import NAN, canonical, kind
 from dolphin.symbolic.tables import SymbolTable
 
@@ -84,11 +84,44 @@ def test_kinds_of_flat_symbols() -> None:
     assert kinds.of([((1,),), Point(1, 2), np.int64(1)]).tolist() == [NOT_FLAT] * 3
 
 
+def test_members_of_flat_symbols() -> None:
+    assert flat_members([(1, "a"), (2, "a")]) == {1, 2, "a"}
+    assert flat_members([(1, "a"), "b", None]) == {1, "a", "b", None}
+    assert flat_members([(1, ("a",))]) is None
+    assert flat_members([(1,), np.int64(1)]) is None  # equal to a member that is flat
+    assert flat_members([]) == set()
+
+
+def test_new_symbols_that_tell_addresses_are_found_again() -> None:
+    table = SymbolTable()
+    flat = table.numbers([(1, "a"), (1, "<object at 0x7f>"), "b"])
+    nested = table.numbers([(1, ("<object at 0x7e>",)), (2, (3,))])
+    assert table.address_among(flat[[0, 2]]) == table.address_among(nested[1:]) == ""
+    assert "0x7f" in table.address_among(flat)
+    assert "0x7e" in table.address_among(nested)
+    again = table.numbers([(1, "<object at 0x7f>")])
+    assert "0x7f" in table.address_among(again)
+
+
+def test_the_kind_of_a_symbol_is_asked_for_when_an_equal_one_comes_along() -> None:
+    table = SymbolTable()
+    first = table.numbers([(1, "a"), (2, "a"), (2.0, "a"), (2, "a")])
+    assert first[1] == first[3] != first[2]
+    later = table.numbers([(1.0, "a"), (1, "a"), (True, "a")])
+    assert later[1] == first[0]
+    assert len({*later.tolist()}) == 3
+    assert len({*table.classes(later).tolist()}) == 1
+    assert table.known_numbers([(1, "a"), (2, "a")]) is not None
+
+
 def test_symbols_with_nan_are_flat_and_made_canonical() -> None:
     symbols = [float("nan"), 2.5, (1, float("nan"), -0.0), (1, 2.5, -0.0), (1, 2.5, 0.0)]
     one, other, nan_first, number_first, unsigned = FlatKinds().of(symbols).tolist()
     assert NOT_FLAT not in {one, nan_first}
     assert (one, nan_first) == (other, number_first)
     assert nan_first != unsigned
+    members = flat_members(symbols)
+    assert members is not None
+    unite_nans(symbols, members)
     assert symbols[0] is NAN
     assert symbols[2][1] is NAN

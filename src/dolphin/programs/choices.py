@@ -21,7 +21,7 @@ from dolphin.programs.precision import as_precise_as, nothing_of
 from dolphin.provenance.registry import resolve
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
-from dolphin.symbolic.calling import address_in
+from dolphin.symbolic.kinds import address_in
 from dolphin.symbolic.chance import Sources, Weighted
 from dolphin.symbolic.executions import Node, Shared, leaves
 from dolphin.symbolic.identity.changing import including

@@ -184,12 +184,10 @@ class _Call:
         made = np.full(count, ABSENT, dtype=np.int64)
         places, results = self._in_one_go(columns) or self._one_by_one(columns, made)
         kept = np.full(count, self.sources is None or self.sources.take_note())
-        kinds = set(map(type, results))
-        if not self.address and not kinds.isdisjoint(_WITH_TEXTS):
-            self.address = address_in(results)
         with contextlib.suppress(Exception):  # one of them fails again below
-            if Weighted not in kinds:
+            if Weighted not in set(map(type, results)):
                 made[places] = self.table.numbers(results)
+                self._look_for_addresses(made)
                 return made, kept
         for place, result in zip(places, results, strict=True):
             try:
@@ -197,7 +195,11 @@ class _Call:
             except Exception:
                 made[place] = self([column[place] for column in columns])
             kept[place] &= self.sources is None or self.sources.take_note()
+        self._look_for_addresses(made)
         return made, kept
+
+    def _look_for_addresses(self, made: np.ndarray) -> None:
+        self.address = self.address or self.table.address_among(made)
 
     def _in_one_go(
         self, columns: Sequence[Sequence[int]]
@@ -304,23 +306,7 @@ class _Call:
         return FunctionError(message + ".")
 
 
-_WITH_TEXTS = frozenset({str, tuple})
 _BOOLEANS = frozenset({bool, np.bool_})
-
-
-def address_in(results: Iterable[Any]) -> str:
-    """A text that contains an address, as the `repr` of most objects does; "" if there is none.
-
-    >>> address_in(["pure", (1, 2)]), address_in([(1, repr(object()))]) == ""
-    ('', False)
-    """
-    items: list[Any] = list(results)
-    while items:
-        texts = [item for item in items if type(item) is str]
-        if texts and " at 0x" in "\n".join(texts):
-            return next(shorten(text) for text in texts if " at 0x" in text)
-        items = [*itertools.chain.from_iterable(item for item in items if type(item) is tuple)]
-    return ""
 
 
 def _arity(function: Callable[..., Any]) -> int | None:

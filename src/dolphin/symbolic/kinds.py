@@ -209,3 +209,18 @@ def compares_with_anything(symbol: Any) -> bool:
     if cls.__eq__ is tuple.__eq__ or cls.__eq__ is frozenset.__eq__:
         return all(map(compares_with_anything, symbol))
     return cls.__module__ in _WELL_KNOWN
+
+
+def address_in(results: Iterable[Any]) -> str:
+    """A text that contains an address, as the `repr` of most objects does; "" if there is none.
+
+    >>> address_in(["pure", (1, 2)]), address_in([(1, repr(object()))]) == ""
+    ('', False)
+    """
+    items: list[Any] = list(results)
+    while items:
+        texts = [item for item in items if type(item) is str]
+        if texts and " at 0x" in "\n".join(texts):
+            return next(shorten(text) for text in texts if " at 0x" in text)
+        items = [*itertools.chain.from_iterable(item for item in items if type(item) is tuple)]
+    return ""
