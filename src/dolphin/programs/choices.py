@@ -21,11 +21,11 @@ from dolphin.programs.precision import as_precise_as, nothing_of
 from dolphin.provenance.registry import resolve
 from dolphin.provenance.tensors import TensorProvenance
 from dolphin.symbolic.argument_values import Contents, Held, UnknownError
-from dolphin.symbolic.kinds import address_in
 from dolphin.symbolic.chance import Sources, Weighted
 from dolphin.symbolic.executions import Node, Shared, leaves
 from dolphin.symbolic.identity.changing import including
 from dolphin.symbolic.identity.functions import fingerprint, name_of
+from dolphin.symbolic.kinds import address_in
 from dolphin.symbolic.plans import caches
 from dolphin.symbolic.surroundings import surrounded, surroundings
 
