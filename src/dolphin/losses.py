@@ -28,7 +28,7 @@ from dolphin.execution.selecting import row_mask
 from dolphin.execution.tagged import Tagged, operand
 from dolphin.inputs.arguments import option
 from dolphin.inputs.checks import check_values
-from dolphin.provenance.differentiation import reading_is_free
+from dolphin.provenance.differentiation import array_of, reading_is_free
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, log_of_others, log_of_rest
 from dolphin.reading import (
     LOG_OF_ZERO,
@@ -211,7 +211,7 @@ def _reachable(d: Tagged, operation: str, targets: Any, match: Match | None) -> 
 
 def _finite(logs: Tensor) -> Tensor:
     """Logarithms, with a constant in place of that of 0."""
-    if reading_is_free(logs) and logs.detach().amin().item() > IMPOSSIBLE:
+    if reading_is_free(logs) and array_of(logs).min() > IMPOSSIBLE:
         return logs
     return torch.where(logs > IMPOSSIBLE, logs, LOG_OF_ZERO)
 

@@ -180,7 +180,7 @@ def test_early_scores_are_undecided_and_confident_ones_mostly_right():
 
 # Torch operations of a step, forward and backward. Lower them when there are fewer.
 CEILINGS = {
-    ("sum-15", None): 80,
+    ("sum-15", None): 60,
     ("mugen-like", None): 320,
     ("add-15", None): 1100,
     ("hwf-7", 3): 2300,

@@ -53,8 +53,9 @@ def array_of(tensor: Tensor) -> np.ndarray:
         )
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
-    with torch._C._DisableFuncTorch():  # which would wrap the results of these again
-        return tensor.detach().cpu().numpy()
+    # Results of these would be wrapped again; where nothing is recorded, `numpy` detaches itself.
+    with torch._C._DisableFuncTorch(), torch.no_grad():
+        return tensor.cpu().numpy()
 
 
 class Formula(torch.autograd.Function):

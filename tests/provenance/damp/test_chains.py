@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -16,7 +17,7 @@ from dolphin.execution.deferred import Deferred
 from dolphin.execution.indices import Contraction, Convolution
 from dolphin.execution.tagged import tagged_of
 from dolphin.provenance.contract import Deferral
-from dolphin.provenance.damp import chains, steps
+from dolphin.provenance.damp import chains, steps, sums
 from dolphin.provenance.damp import provenance as damp
 from dolphin.provenance.damp.chains import plain_chain
 from dolphin.provenance.damp.convolution import log_convolution
@@ -362,6 +363,33 @@ def test_a_tree_of_sums_is_the_chain(count, whole, monkeypatch):
         weights = torch.linspace(0.2, 1.0, found.numel(), dtype=torch.float64).view(found.shape)
         results.append((found, torch.autograd.grad(found, operands, weights)))
     torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=1e-14)
+
+
+def test_kept_lines_of_sums_are_used_by_one_at_a_time():
+    """Zeros are kept for the next sum of the same shape, and belong to one thread while in use."""
+    count, width, rows = 15, 10, 3
+    plans = [Convolution((width + 9 * step, width)) for step in range(count - 1)]
+    drawn = [torch.rand(count, width, rows).log_softmax(1) for _ in range(20)]
+    sums._lines.clear()
+    alone = [plain_chain(list(operands.unbind()), plans) for operands in drawn]
+    assert sums._lines  # they are kept, and full of what the last sums left
+    again: dict[int, list[torch.Tensor | None]] = {}
+
+    def work(number):
+        again[number] = [plain_chain(list(operands.unbind()), plans) for operands in drawn]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for results in again.values():
+        for one, other in zip(alone, results, strict=True):
+            assert one is not None and other is not None and torch.equal(one, other)
+    with torch.inference_mode():  # and are ordinary tensors, wherever they were made
+        sums._lines.clear()
+        plain_chain(list(drawn[0].unbind()), plans)
+    assert not any(each.is_inference() for pair in sums._lines.values() for each in pair)
 
 
 @pytest.mark.parametrize(("n", "m"), [(200, 150), (150, 200)])

@@ -22,7 +22,7 @@ from dolphin.provenance.damp.formulas import log_sums_of_pairs
 from dolphin.provenance.damp.halves import InHalves
 from dolphin.provenance.damp.steps import OneByOne
 from dolphin.provenance.damp.sums import Tree
-from dolphin.provenance.differentiation import Formula, reading_is_free
+from dolphin.provenance.differentiation import Formula, array_of, reading_is_free
 from dolphin.provenance.numerics import at_most_one, excess, floor
 
 
@@ -95,7 +95,7 @@ def plain_chain(
                 continue
             numbers = plain if dtype == plain.dtype else logs.double().exp_()
             read, kept = way.read(numbers)
-            if wanted is None or read.amin().item() >= floor(dtype):
+            if wanted is None or array_of(read).min() >= floor(dtype):
                 break
         else:
             return None
@@ -118,13 +118,19 @@ def _way(
     return OneByOne(plans, [len(each) for each in operands], wanted) if tree is None else tree
 
 
+_FEW = 1 << 15  # numbers that numpy adds up as fast, without an operation of torch
+
+
 def _within_one(numbers: Tensor, sizes: Sequence[int]) -> bool:
     """Whether no operand has more than 1 in total; then no sum of products has, either."""
-    if min(sizes) == max(sizes):
-        totals = numbers.view(-1, sizes[0], numbers.shape[-1]).sum(1)
+    if min(sizes) < max(sizes):
+        totals = array_of(torch.stack([part.sum(0) for part in numbers.split(sizes)]))
+    elif numbers.numel() <= _FEW:
+        every = array_of(numbers).reshape(-1, sizes[0], numbers.shape[-1])
+        totals = every.sum(1, dtype=np.float64)
     else:
-        totals = torch.stack([part.sum(0) for part in numbers.split(sizes)])
-    return totals.amax().item() <= 1.0 + excess(numbers.dtype)
+        totals = array_of(numbers.view(-1, sizes[0], numbers.shape[-1]).sum(1))
+    return bool(totals.max() <= 1.0 + excess(numbers.dtype))
 
 
 class _Chain(Formula):
