@@ -190,8 +190,8 @@ class _Pairs:
 class _Grid:
     """Results for pairs of numbers: a row for each left number, a column for each right one.
 
-    Formulas of up to 19 symbols, 12,000 new ones in a step: a step takes a twentieth less than with
-    all results in a hash table as well, and a grid that is filled again whenever it grows.
+    What a grid has is in no hash table, and a grid that grows is copied, not filled again: storing
+    the 12,000 new results in a step of formulas of up to 19 symbols took 6 of 66 ms before.
     """
 
     __slots__ = ("_cells", "_columns", "_rows", "size")

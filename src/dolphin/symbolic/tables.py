@@ -159,7 +159,8 @@ class SymbolTable:
 
         `_UNKNOWN` for those that need a closer look. Formulas of up to 15 symbols, 64 rows, with
         17,000 new ones in a step: a step takes a tenth less than with a loop. The kind of a new
-        symbol is not asked for before an equal one comes along: another tenth less.
+        symbol is not asked for before an equal one comes along: with `address_among` and the grids
+        of `memos`, formulas of up to 19 symbols take 0.86 of the time.
         """
         unite_nans(symbols, members)
         known = self._numbers
@@ -321,8 +322,8 @@ class SymbolTable:
     def address_among(self, numbers: np.ndarray) -> str:
         """A text with an address among the symbols with these numbers; "" if there is none.
 
-        Only new symbols are searched for one, once: a step of formulas of up to 19 symbols takes a
-        tenth less than if all results of user functions are.
+        Only new symbols are searched for one, once, by what they consist of: see `_flat_numbers`
+        for the gain.
         """
         found = self._addresses.intersection(numbers.tolist()) if self._addresses else ()
         return address_in(self.symbols[number] for number in found)
