@@ -187,3 +187,10 @@ def test_a_trace_knows_the_groups():
     probs = double(PROBS)
     wanted = program(dl.Distribution(probs, SYMBOLS, exclusive=GROUPS, provenance="damp"))
     torch.testing.assert_close(traced(probs).exp(), wanted.probs(list(traced.symbols)))
+
+
+def test_results_are_in_the_order_of_their_symbols_not_of_their_groups():
+    probs = torch.tensor([[0.42, 0.67, 0.22]], dtype=torch.float64)
+    for groups in ([[1], [0, 2]], [[0, 2], [1]]):
+        d = dl.Distribution(probs, [0, 2, 3], exclusive=groups, provenance="damp")
+        assert dl.total(d).symbols == (0, 2, 3, 5)

@@ -40,10 +40,12 @@ class Choices:
         each = np.arange(items.rows)[:, None] * (numbers.max(initial=0) + 1)
         beside = (each + numbers).reshape(-1)
         pairs = np.stack([items.groups_of, beside[items.places]])
-        distinct, of = np.unique(pairs, axis=1, return_inverse=True)
+        distinct, first, of = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
         if distinct.shape[1] == len(items.symbols):
             return None
-        return cls(of.reshape(-1), distinct[0], beside)
+        order = np.lexsort((first, distinct[0]))  # results are in the order of their appearance
+        rank = np.argsort(order)
+        return cls(rank[of.reshape(-1)], distinct[0][order], beside)
 
     def ordered(self, order: np.ndarray) -> Choices:
         """Those of the items in another order."""

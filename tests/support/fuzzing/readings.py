@@ -167,7 +167,8 @@ class Readings(Comparison):
     def _most_likely(self) -> None:
         """No other choice of the inputs' symbols under which the result is the target is likelier.
 
-        Where the program has inputs that are not asked for, there is more to choose.
+        Where the program has inputs that are not asked for, or a row depends on facts of another
+        (after `stack`), there is more to choose.
         """
         inputs = self.program.inputs
         made = {s.feature for s in self.program.statements}
@@ -188,11 +189,16 @@ class Readings(Comparison):
             best, own = 0.0, 0.0
             for worlds in itertools.product(*options):
                 chosen = tuple(name for name, _ in worlds)
-                both = semiring.probability(semiring.times([tag, *(w for _, w in worlds)])).real
+                world = semiring.times([w for _, w in worlds])
+                event = semiring.times([tag, world])
+                if event not in (semiring.zero, world):
+                    break
+                both = semiring.probability(event).real
                 best = max(best, both)
                 own = both if choice is not None and _alike(chosen, choice) else own
-            if best > 1e-6 and own < best * (1.0 - 1e-4):
-                raise WrongAnswerError("most_likely", f"{choice} has {own}, another one {best}")
+            else:
+                if best > 1e-6 and own < best * (1.0 - 1e-4):
+                    raise WrongAnswerError("most_likely", f"{choice} has {own}, another one {best}")
 
     def _nll(self) -> None:
         if self.program.provenance == "counting":  # counts are not probabilities

@@ -52,7 +52,7 @@ def by_definition(
 
 
 def _copied(value: Value) -> Value:
-    return Value(value.reference, value.each, exclusive=value.exclusive)
+    return Value(value.reference, value.each, exclusive=value.exclusive, given=value.given)
 
 
 def by_dolphin(program: Program, k: int | None) -> dict[str, Any]:
