@@ -63,9 +63,11 @@ def main() -> None:
         if not tasks or options.split()[0] in tasks:
             one, two = share(options, 1), share(options, 2)
             known[options] = {"run": options, "one_thread": one, "two_threads": two, "aim": aim}
-            print(f"{options}: {one:.1%} on one thread, {two:.1%} on two (aim {aim:.0%})")
-    kept = [known[options] for options, _ in RUNS if options in known]
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+            print(
+                f"{options}: {one:.1%} on one thread, {two:.1%} on two (aim {aim:.0%})", flush=True
+            )
+            kept = [known[options] for options, _ in RUNS if options in known]
+            KEPT.write_text(json.dumps(kept, indent=1) + "\n")  # a later run may fail
 
 
 if __name__ == "__main__":
