@@ -15,6 +15,7 @@ One table of combinations serves all such *copies*.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,6 +28,21 @@ from dolphin.execution.indices import to_device
 
 _WASTE = 4  # how many times as many places as combinations a rectangle may have
 _LARGE = 2048  # combinations of a copy; smaller ones cost less as parts of a whole
+
+
+class Arrivals(NamedTuple):
+    """The symbols that appear in one round: where each comes from, and with what.
+
+    (depth, symbols) as in a `Rectangle`, of those combinations whose source was there before.
+    """
+
+    symbols: slice
+    places: np.ndarray
+    others: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return self.symbols.stop - self.symbols.start
 
 
 class Limit(NamedTuple):
@@ -71,6 +87,17 @@ class Recurrence:
     def out_of(self) -> Rectangle:
         """By source: where each leads, and with what."""
         return Rectangle.of(self.sources, self.group_of, self.others, self.n)
+
+    @functools.cached_property
+    def arrivals(self) -> Sequence[Arrivals]:
+        """The new symbols of each round."""
+        return [self._arrivals(*ends) for ends in itertools.pairwise(self.sizes)]
+
+    def _arrivals(self, first: int, last: int) -> Arrivals:
+        here = (first <= self.group_of) & (self.group_of < last) & (self.sources < first)
+        sources, others = self.sources[here], self.others[here]
+        into = Rectangle.of(self.group_of[here] - first, sources, others, last - first, self.n)
+        return Arrivals(slice(first, last), into.places, into.others)
 
     @functools.cached_property
     def copies(self) -> Copies:
@@ -137,12 +164,21 @@ class Rectangle:
         self._cut: dict[tuple[torch.device, int, int], tuple[Tensor, Tensor]] = {}
 
     @classmethod
-    def of(cls, by: np.ndarray, places: np.ndarray, others: np.ndarray, n: int) -> Rectangle:
+    def of(
+        cls,
+        by: np.ndarray,
+        places: np.ndarray,
+        others: np.ndarray,
+        n: int,
+        nothing: int | None = None,
+    ) -> Rectangle:
+        """From combinations one by one. `nothing`: the place where there is none, n by default."""
         counts = np.bincount(by, minlength=n)
         order = np.argsort(by, kind="stable")
         within = np.arange(len(by)) - np.repeat(np.cumsum(counts) - counts, counts)
         shape = (max(1, int(counts.max(initial=0))), n)
-        at, what = np.full(shape, n, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        at = np.full(shape, n if nothing is None else nothing, dtype=np.int64)
+        what = np.zeros(shape, dtype=np.int64)
         at[within, by[order]] = places[order]
         what[within, by[order]] = others[order]
         return cls(at, what)

@@ -3,17 +3,22 @@
 On a graph, a path that meets an edge again has been at its end before, and the path up to there is
 likelier. So proofs are compared by the sums of their facts alone, a round changes what it improves
 and nothing else, and bits are moved for those only. All paths on a grid of 6×6 nodes, 64 rows,
-take two thirds of the time of the general search.
+take half of the time of the general search.
+
+Most symbols improve once, in all rows: in the round in which they appear. They are neighbours in
+the order of symbols, and only those before them lead to them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from dolphin.execution.recursion.recurrences import Recurrence
+from dolphin.execution.recursion.recurrences import Arrivals, Recurrence
 from dolphin.provenance.topk.candidates import GREATEST, LEAST
 from dolphin.provenance.topk.encoding import Layout, moved
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
@@ -26,8 +31,6 @@ class SingleFacts:
     layout: Layout
     scores: np.ndarray  # (m + 1, r)
     patterns: np.ndarray  # (W, m + 1)
-    words: np.ndarray  # (m + 1,) where the bit of each is
-    bits: np.ndarray  # (m + 1,)
 
     @classmethod
     def of(cls, tags: Proofs, layout: Layout) -> SingleFacts | None:
@@ -39,13 +42,32 @@ class SingleFacts:
         patterns = np.zeros((len(own), tags.n + 1), dtype=np.int64)
         scores = np.zeros((tags.n + 1, tags.rows))
         patterns[:, :-1], scores[:-1] = own.numpy(), tags.scores[0].numpy()
-        return cls(layout, scores, patterns, patterns.argmax(0), patterns.max(0))
+        return cls(layout, scores, patterns)
+
+    @property
+    def words(self) -> np.ndarray:
+        """(m + 1,) where the bit of each is."""
+        return self.patterns.argmax(0)
+
+    @property
+    def bits(self) -> np.ndarray:
+        """(m + 1,) its bit there."""
+        return self.patterns.max(0)
 
     @property
     def differ(self) -> bool:
         """Whether no two of them are one fact."""
         used = np.bitwise_or.reduce(self.patterns, axis=1).tolist()
-        return sum(word.bit_count() for word in used) == len(self.bits) - 1
+        return sum(word.bit_count() for word in used) == len(self.scores) - 1
+
+
+class _Changes(NamedTuple):
+    """Better proofs of some symbols in some rows."""
+
+    groups: np.ndarray
+    entries: np.ndarray  # places in (n, r)
+    scores: np.ndarray
+    patterns: Sequence[np.ndarray]  # one for each word
 
 
 class LikeliestWays:
@@ -57,11 +79,12 @@ class LikeliestWays:
     def __init__(
         self, form: Recurrence, facts: SingleFacts, start: int, *proofs: np.ndarray
     ) -> None:
-        self.form, self.facts, self.start = form, facts, start
+        self.form, self.facts, self.start, self.turn = form, facts, start, 0
         self.scores, self.patterns = proofs  # (n + 1, r), below zero and finite; (W, n, r)
         depth = form.into.depth
         self.last_bits = (1 << max(1, depth - 1).bit_length()) - 1
         self.place = np.arange(depth)[:, None, None]
+        self.row = np.arange(self.scores.shape[1])
 
     @classmethod
     def of(
@@ -74,7 +97,9 @@ class LikeliestWays:
         rows: int,
     ) -> LikeliestWays | None:
         """None unless the start stays, and every fact leads to one symbol."""
-        if not form.passes_once or not facts.differ or not _stays(form, start, constant):
+        if start.n != form.size(0) or not form.passes_once:
+            return None
+        if not facts.differ or not _stays(form, start, constant):
             return None
         factors = start.patterns is other.patterns and form.starts_with_factors
         if not factors and start.layout.overlaps(other.layout):
@@ -93,30 +118,71 @@ class LikeliestWays:
 
     def round(self, groups: np.ndarray) -> np.ndarray:
         """Extend the proofs that lead to these symbols; returns the symbols that improve."""
-        into, rows, count = self.form.into, self.scores.shape[1], len(groups)
+        known = int(groups.searchsorted(self.form.size(self.turn)))
+        changes, new = self._improved(groups[:known]), groups[known:]
+        if len(new):
+            self._arrive(self.form.arrivals[self.turn])
+        self.turn += 1
+        if changes is None:
+            return new
+        self.scores.reshape(-1)[changes.entries] = changes.scores
+        for patterns, better in zip(self.patterns, changes.patterns, strict=True):
+            patterns.reshape(-1)[changes.entries] = better
+        return np.concatenate([changes.groups, new])
+
+    def _arrive(self, into: Arrivals) -> None:
+        """The first proofs of symbols, in all rows."""
+        score, place = self._best(self._extended(into.places, into.others))
+        member = place * into.count + np.arange(into.count)[:, None]
+        source = (into.places * len(self.row)).take(member) + self.row
+        other = into.others.take(member)
+        self.scores[into.symbols] = score
+        for patterns, facts in zip(self.patterns, self.facts.patterns, strict=True):
+            before = patterns.reshape(-1).take(source)
+            np.bitwise_or(before, facts.take(other), out=patterns[into.symbols])
+
+    def _improved(self, groups: np.ndarray) -> _Changes | None:
+        """What becomes likelier of symbols that have proofs."""
+        into, rows = self.form.into, len(self.row)
         lines, others = into.places.take(groups, axis=1), into.others.take(groups, axis=1)
-        gain = self.scores.take(lines, axis=0)
-        gain += self.facts.scores.take(others, axis=0)
-        # A maximum is many times faster without its place, so sums carry it in their last bits, far
-        # below their precision; of equal ones the first wins, because all of them are below zero.
-        keys = gain.view(np.int64)
-        keys &= ~self.last_bits
-        keys |= self.place
-        best = gain.max(0).view(np.int64)
-        score = (best & ~self.last_bits).view(np.float64)
+        score, place = self._best(self._extended(lines, others))
         better = score > self.scores.take(groups, axis=0)
         entries = np.flatnonzero(better)
+        if not len(entries):
+            return None
         group = entries // rows  # divmod takes twice as long
         row = entries - group * rows
-        member = (best.reshape(-1).take(entries) & self.last_bits) * count + group
+        member = place.reshape(-1).take(entries) * len(groups) + group
         source = (lines * rows).reshape(-1).take(member) + row
-        target = (groups * rows).take(group) + row
         other = others.reshape(-1).take(member)
-        self.scores.reshape(-1)[target] = score.reshape(-1).take(entries)
-        for patterns, facts in zip(self.patterns, self.facts.patterns, strict=True):
-            flat = patterns.reshape(-1)
-            flat[target] = flat.take(source) | facts.take(other)
-        return groups[better.any(axis=1)]
+        extended = [
+            patterns.reshape(-1).take(source) | facts.take(other)
+            for patterns, facts in zip(self.patterns, self.facts.patterns, strict=True)
+        ]
+        return _Changes(
+            groups[better.any(axis=1)],
+            (groups * rows).take(group) + row,
+            score.reshape(-1).take(entries),
+            extended,
+        )
+
+    def _extended(self, lines: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """The scores of proofs and one more fact, (depth, symbols, r)."""
+        gain = self.scores.take(lines, axis=0)
+        gain += self.facts.scores.take(others, axis=0)
+        return gain
+
+    def _best(self, gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The largest along the first dimension, and its place.
+
+        A maximum is many times faster without its place, so sums carry it in their last bits, far
+        below their precision; of equal ones the first wins, because all of them are below zero.
+        """
+        keys = gain.view(np.int64)
+        keys &= ~self.last_bits
+        keys |= self.place[: len(gain)]
+        best = gain.max(0).view(np.int64)
+        return (best & ~self.last_bits).view(np.float64), best & self.last_bits
 
     def result(self) -> Proofs:
         """The proofs of all symbols."""
