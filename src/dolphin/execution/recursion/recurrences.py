@@ -41,7 +41,7 @@ class Arrivals(NamedTuple):
     others: np.ndarray
 
     @property
-    def count(self) -> int:
+    def width(self) -> int:
         return self.symbols.stop - self.symbols.start
 
 

@@ -133,7 +133,7 @@ class LikeliestWays:
     def _arrive(self, into: Arrivals) -> None:
         """The first proofs of symbols, in all rows."""
         score, place = self._best(self._extended(into.places, into.others))
-        member = place * into.count + np.arange(into.count)[:, None]
+        member = place * into.width + np.arange(into.width)[:, None]
         source = (into.places * len(self.row)).take(member) + self.row
         other = into.others.take(member)
         self.scores[into.symbols] = score
