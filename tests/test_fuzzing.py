@@ -1,4 +1,4 @@
-"""Two thousand random programs, each against the definitions in plain Python.
+"""A thousand random programs, each against the definitions in plain Python.
 
 `tests/support/fuzzing` makes them, runs them twice and compares whatever can be read of the
 results; `benchmarks/fuzz.py` runs as many more as there is time for.
@@ -19,7 +19,7 @@ from fuzzing.check import Outcome, WrongAnswerError, check
 from fuzzing.generate import Program, Statement
 from fuzzing.processes import in_processes
 
-PROGRAMS, CHUNK = 2000, 40
+PROGRAMS, CHUNK = 1000, 40
 
 
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))

@@ -229,7 +229,7 @@ def server(trusted, monkeypatch):
     asked: list = []
     limit = [10**9]
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=web.serve_forever, daemon=True)
+    thread = threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{web.server_port}/", served, asked, limit
     web.shutdown()
