@@ -30,19 +30,20 @@ _WASTE = 4  # how many times as many places as combinations a rectangle may have
 _LARGE = 2048  # combinations of a copy; smaller ones cost less as parts of a whole
 
 
-class Arrivals(NamedTuple):
-    """The symbols that appear in one round: where each comes from, and with what.
+class Extension(NamedTuple):
+    """Some symbols, and combinations that lead to them: (depth, symbols) as in a `Rectangle`."""
 
-    (depth, symbols) as in a `Rectangle`, of those combinations whose source was there before.
-    """
-
-    symbols: slice
+    symbols: np.ndarray
     places: np.ndarray
     others: np.ndarray
 
-    @property
-    def width(self) -> int:
-        return self.symbols.stop - self.symbols.start
+
+class Turn(NamedTuple):
+    """What one round makes of the symbols that appeared in the round before."""
+
+    back: Extension  # to symbols that were there already
+    ahead: Extension  # to symbols that appear now
+    reached: np.ndarray  # the symbols of both
 
 
 class Limit(NamedTuple):
@@ -89,15 +90,21 @@ class Recurrence:
         return Rectangle.of(self.sources, self.group_of, self.others, self.n)
 
     @functools.cached_property
-    def arrivals(self) -> Sequence[Arrivals]:
-        """The new symbols of each round."""
-        return [self._arrivals(*ends) for ends in itertools.pairwise(self.sizes)]
+    def turns(self) -> Sequence[Turn]:
+        """Each round, and one more, for the symbols that appeared in it alone."""
+        return [self._turn(*ends) for ends in itertools.pairwise((0, *self.sizes))]
 
-    def _arrivals(self, first: int, last: int) -> Arrivals:
-        here = (first <= self.group_of) & (self.group_of < last) & (self.sources < first)
-        sources, others = self.sources[here], self.others[here]
-        into = Rectangle.of(self.group_of[here] - first, sources, others, last - first, self.n)
-        return Arrivals(slice(first, last), into.places, into.others)
+    def _turn(self, before: int, now: int) -> Turn:
+        fresh = (before <= self.sources) & (self.sources < now)
+        there = self.group_of < now
+        back, ahead = self._extension(fresh & there), self._extension(fresh & ~there)
+        return Turn(back, ahead, np.concatenate([back.symbols, ahead.symbols]))
+
+    def _extension(self, which: np.ndarray) -> Extension:
+        symbols, by = np.unique(self.group_of[which], return_inverse=True)
+        sources, others = self.sources[which], self.others[which]
+        into = Rectangle.of(by, sources, others, len(symbols), self.n)
+        return Extension(symbols, into.places, into.others)
 
     @functools.cached_property
     def copies(self) -> Copies:

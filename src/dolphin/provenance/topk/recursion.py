@@ -40,9 +40,9 @@ def likeliest_proofs(
     search = ways or _Search.of(form, facts, start, constant, rows)
     if search is None:
         return None
-    groups = np.arange(form.size(1)) if ways is None else ways.first_groups()
+    groups = search.first_groups()
     for _ in range(limit.rounds):
-        groups = form.reached_from(search.round(groups))
+        groups = search.round(groups)
         if not len(groups):
             return search.result()
     return search.result() if limit.enough else None
@@ -55,9 +55,14 @@ class _Search:
     """
 
     def __init__(
-        self, facts: SingleFacts, scores: np.ndarray, patterns: np.ndarray, *lists: np.ndarray
+        self,
+        form: Recurrence,
+        facts: SingleFacts,
+        scores: np.ndarray,
+        patterns: np.ndarray,
+        *lists: np.ndarray,
     ) -> None:
-        self.facts = facts
+        self.form, self.facts = form, facts
         self.scores = scores  # (lines, r)
         self.patterns = patterns  # (lines, W, r)
         self.lines, self.others = lists  # (depth, n) which proof each is made of, and which fact
@@ -81,10 +86,13 @@ class _Search:
             patterns[at] = own[:, 0].numpy().swapaxes(0, 1)
             scores[at] = tags.scores[0].numpy()
         lines, others = form.with_own(fixed, len(facts.scores) - 1)
-        return cls(facts, scores, patterns, lines, others)
+        return cls(form, facts, scores, patterns, lines, others)
+
+    def first_groups(self) -> np.ndarray:
+        return np.arange(self.form.size(1))
 
     def round(self, groups: np.ndarray) -> np.ndarray:
-        """Search the proofs of some symbols again; returns those whose proof is another one."""
+        """Search the proofs of some symbols again; returns those of the next round."""
         lines, others, words, bits = (
             index if len(groups) == self.n else index.take(groups, axis=1)
             for index in (self.lines, self.others, self.words, self.bits)
@@ -109,7 +117,7 @@ class _Search:
             )
         unlike = (self.patterns.take(groups, axis=0) != patterns).any(axis=(1, 2))
         self.patterns[groups], self.scores[groups] = patterns, best
-        return groups[unlike]
+        return self.form.reached_from(groups[unlike])
 
     def result(self) -> Proofs:
         """The proofs of all symbols."""

@@ -6,7 +6,7 @@ and nothing else, and bits are moved for those only. All paths on a grid of 6×6
 take half of the time of the general search.
 
 Most symbols improve once, in all rows: in the round in which they appear. They are neighbours in
-the order of symbols, and only those before them lead to them.
+the order of symbols, and what leads to them is known beforehand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from dolphin.execution.recursion.recurrences import Arrivals, Recurrence
+from dolphin.execution.recursion.recurrences import Extension, Recurrence, Turn
 from dolphin.provenance.topk.candidates import GREATEST, LEAST
 from dolphin.provenance.topk.encoding import Layout, moved
 from dolphin.provenance.topk.proofs import NO_PROOF, Proofs
@@ -61,10 +61,14 @@ class SingleFacts:
         return sum(word.bit_count() for word in used) == len(self.scores) - 1
 
 
+_NOTHING = Extension(*(np.zeros(shape, dtype=np.int64) for shape in ((0,), (1, 0), (1, 0))))
+_NO_MORE = Turn(_NOTHING, _NOTHING, _NOTHING.symbols)
+
+
 class _Changes(NamedTuple):
     """Better proofs of some symbols in some rows."""
 
-    groups: np.ndarray
+    symbols: np.ndarray
     entries: np.ndarray  # places in (n, r)
     scores: np.ndarray
     patterns: Sequence[np.ndarray]  # one for each word
@@ -76,14 +80,13 @@ class LikeliestWays:
     In numpy, whose small operations cost a third of torch's.
     """
 
-    def __init__(
-        self, form: Recurrence, facts: SingleFacts, start: int, *proofs: np.ndarray
-    ) -> None:
-        self.form, self.facts, self.start, self.turn = form, facts, start, 0
+    def __init__(self, form: Recurrence, facts: SingleFacts, *proofs: np.ndarray) -> None:
+        self.form, self.facts = form, facts
+        self.turn, self.fresh = 0, True  # `fresh`: nothing changed but what appeared
         self.scores, self.patterns = proofs  # (n + 1, r), below zero and finite; (W, n, r)
         depth = form.into.depth
         self.last_bits = (1 << max(1, depth - 1).bit_length()) - 1
-        self.place = np.arange(depth)[:, None, None]
+        self.places = np.arange(depth)
         self.row = np.arange(self.scores.shape[1])
 
     @classmethod
@@ -111,50 +114,65 @@ class LikeliestWays:
         own = moved(start.patterns, start.layout.moves_to(facts.layout), facts.layout.words)
         patterns[:, : start.n] = own[:, 0].numpy()
         np.minimum(start.scores[0].numpy(), GREATEST, out=scores[: start.n])
-        return cls(form, facts, start.n, scores, patterns)
+        return cls(form, facts, scores, patterns)
 
     def first_groups(self) -> np.ndarray:
-        return self.form.reached_from(np.arange(self.start))
+        return self.form.turns[0].reached
 
     def round(self, groups: np.ndarray) -> np.ndarray:
-        """Extend the proofs that lead to these symbols; returns the symbols that improve."""
-        known = int(groups.searchsorted(self.form.size(self.turn)))
-        changes, new = self._improved(groups[:known]), groups[known:]
-        if len(new):
-            self._arrive(self.form.arrivals[self.turn])
+        """Extend the proofs that lead to these symbols; returns those of the next round."""
+        turn = self._turn()
+        changes = self._improved(turn.back if self.fresh else self._known(groups))
+        if len(turn.ahead.symbols):
+            self._arrive(turn.ahead)
         self.turn += 1
+        self.fresh = changes is None
         if changes is None:
-            return new
+            return self._turn().reached
         self.scores.reshape(-1)[changes.entries] = changes.scores
         for patterns, better in zip(self.patterns, changes.patterns, strict=True):
             patterns.reshape(-1)[changes.entries] = better
-        return np.concatenate([changes.groups, new])
+        return self.form.reached_from(np.concatenate([changes.symbols, turn.ahead.symbols]))
 
-    def _arrive(self, into: Arrivals) -> None:
-        """The first proofs of symbols, in all rows."""
-        score, place = self._best(self._extended(into.places, into.others))
-        member = place * into.width + np.arange(into.width)[:, None]
-        source = (into.places * len(self.row)).take(member) + self.row
+    def _turn(self) -> Turn:
+        turns = self.form.turns
+        return turns[self.turn] if self.turn < len(turns) else _NO_MORE
+
+    def _known(self, groups: np.ndarray) -> Extension:
+        """All combinations that lead to those of these symbols that have proofs."""
+        known = groups[: groups.searchsorted(self.form.size(self.turn))]
+        into = self.form.into
+        return Extension(known, into.places.take(known, axis=1), into.others.take(known, axis=1))
+
+    def _arrive(self, into: Extension) -> None:
+        """The first proofs of symbols, in all rows; they are neighbours."""
+        width = len(into.symbols)
+        there = slice(into.symbols[0], into.symbols[0] + width)
+        score, member = self._best(self._extended(into))
+        member *= width
+        member += np.arange(width)[:, None]
+        source = (into.places * len(self.row)).take(member)
+        source += self.row
         other = into.others.take(member)
-        self.scores[into.symbols] = score
+        self.scores[there] = score
         for patterns, facts in zip(self.patterns, self.facts.patterns, strict=True):
             before = patterns.reshape(-1).take(source)
-            np.bitwise_or(before, facts.take(other), out=patterns[into.symbols])
+            np.bitwise_or(before, facts.take(other), out=patterns[there])
 
-    def _improved(self, groups: np.ndarray) -> _Changes | None:
+    def _improved(self, into: Extension) -> _Changes | None:
         """What becomes likelier of symbols that have proofs."""
-        into, rows = self.form.into, len(self.row)
-        lines, others = into.places.take(groups, axis=1), into.others.take(groups, axis=1)
-        score, place = self._best(self._extended(lines, others))
-        better = score > self.scores.take(groups, axis=0)
+        groups, rows = into.symbols, len(self.row)
+        gain = self._extended(into)
+        better = gain.max(0) > self.scores.take(groups, axis=0)
         entries = np.flatnonzero(better)
         if not len(entries):
             return None
+        score, place = self._best(gain.reshape(len(gain), -1).take(entries, axis=1))
         group = entries // rows  # divmod takes twice as long
         row = entries - group * rows
-        member = place.reshape(-1).take(entries) * len(groups) + group
-        source = (lines * rows).reshape(-1).take(member) + row
-        other = others.reshape(-1).take(member)
+        member = place * len(groups) + group
+        source = (into.places * rows).reshape(-1).take(member) + row
+        other = into.others.reshape(-1).take(member)
         extended = [
             patterns.reshape(-1).take(source) | facts.take(other)
             for patterns, facts in zip(self.patterns, self.facts.patterns, strict=True)
@@ -162,14 +180,14 @@ class LikeliestWays:
         return _Changes(
             groups[better.any(axis=1)],
             (groups * rows).take(group) + row,
-            score.reshape(-1).take(entries),
+            score,
             extended,
         )
 
-    def _extended(self, lines: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def _extended(self, into: Extension) -> np.ndarray:
         """The scores of proofs and one more fact, (depth, symbols, r)."""
-        gain = self.scores.take(lines, axis=0)
-        gain += self.facts.scores.take(others, axis=0)
+        gain = self.scores.take(into.places, axis=0)
+        gain += self.facts.scores.take(into.others, axis=0)
         return gain
 
     def _best(self, gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -180,7 +198,7 @@ class LikeliestWays:
         """
         keys = gain.view(np.int64)
         keys &= ~self.last_bits
-        keys |= self.place[: len(gain)]
+        keys |= self.places[: len(gain)].reshape(-1, *[1] * (gain.ndim - 1))
         best = gain.max(0).view(np.int64)
         return (best & ~self.last_bits).view(np.float64), best & self.last_bits
 
