@@ -20,6 +20,7 @@ from dolphin_tasks.clutrr.data import Story, StoryBatch
 from dolphin_tasks.clutrr.kinship import COMPOSITIONS, RELATIONS, UNKNOWN
 from dolphin_tasks.clutrr.stories import Told
 from dolphin_tasks.fetch import DataError
+from dolphin_tasks.training import plots
 from dolphin_tasks.training.config import OptionError
 
 PROVENANCES = [
@@ -356,6 +357,7 @@ def test_what_is_wrong_with_a_given_story(inputs, message):
 
 
 def test_a_frozen_run(tmp_path, pretrained, monkeypatch):
+    monkeypatch.setattr(plots, "draw_run", lambda *given: None)  # as of the run above
     monkeypatch.setattr(stories, "TEST_LENGTHS", range(2, 4))
     options = [*TINY, "--encoder", pretrained, "--train-samples", "16", "--epochs", "1"]
     options += ["--test-samples", "8"]

@@ -22,6 +22,7 @@ from dolphin_tasks.strokes import draw_symbols
 from dolphin_tasks.sudoku import boards as bd
 from dolphin_tasks.sudoku import data, program, solving, validity
 from dolphin_tasks.sudoku import task as board_task
+from dolphin_tasks.training import plots
 from tiny_cli import blots
 
 
@@ -296,6 +297,7 @@ def test_predict_tells_about_a_board(tmp_path, monkeypatch, capsys):
     from PIL import Image
 
     monkeypatch.setattr(board_task, "find_digits", blots)
+    monkeypatch.setattr(plots, "draw_run", lambda *given: None)  # as above
     sizes = ["--boards", "8", "--validation-boards", "2", "--test-boards", "2", "--epochs", "1"]
     run = str(tmp_path / "run")
     assert main(["train", "sudoku", *sizes, "--out", run]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -50,6 +51,10 @@ CONFIGS = [
 ]
 
 
+# The same blots and drawn operators for all: drawing thousands takes a third of a second.
+make_ink = functools.cache(hwf_data.make_ink)
+
+
 @pytest.fixture(autouse=True)
 def sandbox(monkeypatch, tmp_path, request):
     """Blots instead of MNIST and no shared data; `real` tests are left alone."""
@@ -57,6 +62,7 @@ def sandbox(monkeypatch, tmp_path, request):
         return
     monkeypatch.setattr(digits, "find_digits", blots)
     monkeypatch.setattr(hwf_data, "find_digits", blots)
+    monkeypatch.setattr(hwf_data, "make_ink", make_ink)
     monkeypatch.delenv("DOLPHIN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -443,6 +449,7 @@ def test_only_the_better_network_sees_shaken_ink(monkeypatch):
 
 
 def test_supervised_twin_and_paper_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "draw_run", lambda *given: None)
     monkeypatch.setattr(hwf_data, "SIZES", {1: (40, 20)})
     monkeypatch.setattr(hwf_data, "VALIDATION", 10)
     options = ["--length", "1", "--network", "paper", "--supervision", "symbols", "--epochs", "1"]

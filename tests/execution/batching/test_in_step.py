@@ -11,7 +11,7 @@ from dolphin.inputs import entering
 from dolphin.programs import per_sample
 from same_as_the_loop import assert_same_as_the_loop
 
-COUNT = 2 * in_step._FEWEST
+COUNT = in_step._FEWEST + 4
 ALGEBRAS = [dl.DAMP(), dl.TopKProofs(k=3), dl.TopKProofs(k=2, wmc="exact"), dl.Exact()]
 
 

@@ -110,7 +110,7 @@ def samples(count, seed, dtype, most=3):
 @pytest.mark.parametrize("name", provenance_names()[:20])
 def test_random_programs_under_every_provenance(name, dtype):
     negates = name in names_with_negation()
-    for seed in range(1 if name == "exact" else 2):
+    for seed in range(1 if name == "exact" or dtype == torch.float32 else 2):
         rows = samples(5, seed, dtype)
         leaves = [leaf for sample in rows for leaf in sample]
         seeds = [100 * seed + number for number in range(5)]
@@ -128,7 +128,7 @@ def test_random_programs_under_every_provenance(name, dtype):
     ids=["damp", "top-2", "wmc-3", "viterbi"],
 )
 def test_longer_random_programs(provenance, numbers):
-    for seed in range(3):
+    for seed in range(2):
         rows = samples(6, seed, torch.float64, most=5)
         leaves = [leaf for sample in rows for leaf in sample]
         seeds = [1000 * seed + number for number in range(6)]

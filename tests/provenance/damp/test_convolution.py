@@ -38,32 +38,31 @@ def logs(n, scale, seed):
     return numbers.log_softmax(0).requires_grad_()
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (33, 10), (64, 32), (100, 97)])
-def test_all_ways_are_the_definition(way, n, m, monkeypatch):
+def test_all_ways_are_the_definition(n, m, monkeypatch):
     a, b = logs(n, 1.0, 0), logs(m, 1.0, 1)
-    expected, found = brute_force(a, b), convolved(monkeypatch, way, a, b)
-    torch.testing.assert_close(found, expected)
+    expected = brute_force(a, b)
     weights = torch.randn(expected.shape, dtype=expected.dtype)
-    torch.testing.assert_close(
-        torch.autograd.grad((found * weights).sum(), (a, b)),
-        torch.autograd.grad((expected * weights).sum(), (a, b)),
-    )
+    wanted = torch.autograd.grad((expected * weights).sum(), (a, b))
+    for way in WAYS:
+        found = convolved(monkeypatch, way, a, b)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (a, b)), wanted)
 
 
-@pytest.mark.parametrize("way", ["direct", "blocked"])
 @pytest.mark.parametrize("steps", [9.0, 60.0])
-def test_numbers_far_below_the_smallest_float(steps, way, monkeypatch):
+def test_numbers_far_below_the_smallest_float(steps, monkeypatch):
     """exp(-2000) is no float; sums of such numbers still have the right logarithms."""
     slope = -steps * torch.arange(150, dtype=torch.float64)[:, None]
     a = (logs(150, 1.0, 0).detach() + slope).requires_grad_()
     b = (logs(150, 1.0, 1).detach() + slope).requires_grad_()
-    expected, found = brute_force(a, b), convolved(monkeypatch, way, a, b)
+    expected = brute_force(a, b)
     assert expected.min() < -2500
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(
-        torch.autograd.grad(found.sum(), (a, b)), torch.autograd.grad(expected.sum(), (a, b))
-    )
+    wanted = torch.autograd.grad(expected.sum(), (a, b))
+    for way in ("direct", "blocked"):
+        found = convolved(monkeypatch, way, a, b)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found.sum(), (a, b)), wanted)
 
 
 def test_where_values_are_not_read_blocks_are_smaller(monkeypatch):
