@@ -231,17 +231,22 @@ def test_a_trace_under_exact_compiles_as_a_whole(dynamo):
 
 
 def test_negated_proofs_compile_as_a_whole(dynamo):
-    """Index lists, and arrays of which inputs are normalised, would need numpy's numbers."""
+    """Index lists, and arrays of which inputs are normalised, would need numpy's numbers.
+
+    Codes of negated facts that are made on the way would make it compile again.
+    """
     traced = dl.trace(
         lambda x, y: dl.exists(dl.apply_if(x, y, lambda a, b: a + b, lambda a, b: a < b)),
         range(3),
         range(3),
         provenance=dl.TopKProofs(k=2),
     )
-    compiled = torch.compile(traced, fullgraph=True, dynamic=True, backend="eager")
-    for rows in (1, 5, 8):
+    counter = dynamo.testing.CompileCounter()
+    compiled = torch.compile(traced, fullgraph=True, dynamic=True, backend=counter)
+    for rows in (5, 8, 13):
         numbers = [torch.rand(rows, 3).softmax(1) for _ in range(2)]
         torch.testing.assert_close(compiled(*numbers), traced(*numbers))
+    assert counter.frame_count == 1
 
 
 @pytest.mark.parametrize(

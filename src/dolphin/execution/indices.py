@@ -46,9 +46,12 @@ class Index:
         """The places (0 instead of -1), and a mask of those that were -1 if there are any."""
         cached = self._tensors.get(device)
         if cached is None:
-            places = to_device(np.maximum(self.places, 0), device)
-            missing = None if self.complete else to_device(self.places < 0, device)
-            cached = self._tensors[device] = (places, missing)
+            if self.complete:
+                cached = to_device(self.places, device), None
+            else:
+                places, missing = np.maximum(self.places, 0), self.places < 0
+                cached = to_device(places, device), to_device(missing, device)
+            self._tensors[device] = cached
         return cached
 
     def prepare(self, device: torch.device) -> None:
@@ -144,6 +147,7 @@ class Contraction:
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
+        self._leading: dict[tuple[int, int], Index] = {}
         self._flat_on: dict[torch.device, tuple[list[Tensor], Tensor, Tensor | None]] = {}
 
     @property
@@ -221,8 +225,13 @@ class Contraction:
         Returns its places in each operand (-1 where there is none), the numbers of the groups with
         more than one, and the contraction that makes these alone.
         """
+        every = np.arange(self.combinations)
+        if self.combinations == self.groups and (self.group_of == every).all():
+            none = every[:0]
+            rest = Contraction([none for _ in self.indices], none, 0)
+            return [Index(index) for index in self.indices], Index(none), rest
         one = np.full(self.groups, -1, dtype=np.int64)
-        one[self.group_of] = np.arange(self.combinations)
+        one[self.group_of] = every
         first = [Index(np.append(index, -1)[one]) for index in self.indices]
         counts = np.bincount(self.group_of, minlength=self.groups)
         several = np.flatnonzero(counts > 1)
@@ -232,6 +241,24 @@ class Contraction:
         rest = [index[among] for index in self.indices]
         searched = Contraction(rest, rank[self.group_of[among]], len(several))
         return first, Index(several), searched
+
+    @functools.cached_property
+    def places(self) -> list[Index]:
+        """The place of every combination in each operand."""
+        return [Index(index) for index in self.indices]
+
+    def leading(self, k: int, each: int) -> Index:
+        """The first k entries of every group, by rank, if each combination has so many entries.
+
+        Entries are in the order of their groups; -1 where a group has fewer than k.
+        """
+        kept = self._leading.get((k, each))
+        if kept is None:
+            counts = each * np.bincount(self.group_of, minlength=self.groups)
+            rank = np.arange(min(k, int(counts.max(initial=0))))[:, None]
+            place = np.where(rank < counts, np.cumsum(counts) - counts + rank, -1)
+            kept = self._leading[k, each] = Index(place.reshape(-1))
+        return kept
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""

@@ -51,9 +51,12 @@ def array_of(tensor: Tensor) -> np.ndarray:
             "numbers are asked for, and a tensor on the meta device has none. Run the program on a "
             "real device."
         )
+    if not transformed():
+        with torch.no_grad():  # where nothing is recorded, `numpy` detaches itself
+            return tensor.cpu().numpy()
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
-    # Results of these would be wrapped again; where nothing is recorded, `numpy` detaches itself.
+    # Their results would be wrapped again.
     with torch._C._DisableFuncTorch(), torch.no_grad():
         return tensor.cpu().numpy()
 

@@ -46,10 +46,12 @@ register("constants", _constants.__len__, _constants.clear)
 
 def constant(values: tuple[int, ...], device: torch.device) -> Tensor:
     """A few integers as a tensor, created once per device."""
+    if torch.compiler.is_compiling():
+        # Neither kept (an exporter's tensors have no values) nor looked up: the program would be
+        # compiled again whenever eager calls add constants.
+        return torch.tensor(values, dtype=torch.int64, device=device)
     cached = _constants.get((values, device))
     if cached is None:
-        if torch.compiler.is_compiling():  # an exporter's tensors have no values: don't keep them
-            return torch.tensor(values, dtype=torch.int64, device=device)
         if len(_constants) >= _MOST_CONSTANTS:
             _constants.clear()
         cached = to_device(np.array(values, dtype=np.int64), device)
@@ -184,6 +186,9 @@ def code_of(groups: tuple[tuple[int, ...], ...], signed: bool) -> Code:
         if len(_codes) >= _MOST_CODES:
             _codes.clear()
         code = _codes[(groups, signed)] = _make_code(groups, signed)
+        if not signed and len(groups) <= _MANY:
+            # What a negation will need: a program would be compiled again once it is there.
+            _codes[(groups, True)] = _make_code(groups, True)
     return code
 
 

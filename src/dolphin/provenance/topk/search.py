@@ -17,7 +17,7 @@ from torch import Tensor
 from dolphin.errors import SizeError
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, Index, to_device
-from dolphin.execution.kept import kept_index, kept_lists
+from dolphin.execution.kept import kept_lists
 from dolphin.provenance.numerics import at_once, chunk_elements
 from dolphin.provenance.topk import proofs
 from dolphin.provenance.topk.candidates import Candidates
@@ -214,21 +214,17 @@ def _sorted_out(candidates: Candidates, plan: Contraction) -> tuple[Tensor, Tens
 
     Four times fewer kernels than a search, and no padding.
     """
-    patterns, scores = _each_alone(candidates, [kept_index(index) for index in plan.indices])
+    patterns, scores = _each_alone(candidates, plan.places)
     device, slots = scores.device, scores.shape[0]
-    counts = slots * np.bincount(plan.group_of, minlength=plan.groups)
-    rank = np.arange(min(candidates.k, int(counts.max())))[:, None]
-    place = np.cumsum(counts) - counts + rank
-    chosen = kept_index(np.where(rank < counts, place, -1).reshape(-1))
     ranked = scores.view(-1).argsort(descending=True, stable=True)
     groups = plan.groups_on(device).repeat(slots)
     order = ranked.index_select(0, groups.index_select(0, ranked).argsort(stable=True))
-    places, missing = chosen.on(device)
+    places, missing = plan.leading(candidates.k, slots).on(device)
     winners = order.index_select(0, places)
     best = scores.view(-1).index_select(0, winners)
     if missing is not None:
         best = best.masked_fill(missing, NO_PROOF)
-    shape = (len(rank), plan.groups, 1)
+    shape = (len(winners) // plan.groups, plan.groups, 1)
     words = patterns.shape[0]  # none if there are no facts
     flat = patterns.reshape(words, 1, patterns.shape[1:].numel(), 1)
     return at_places(flat, winners).view(words, *shape), best.view(shape)
