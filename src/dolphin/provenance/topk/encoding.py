@@ -395,8 +395,10 @@ def joined(patterns: Tensor, more: Tensor, moves: Sequence[Move]) -> Tensor:
         for move in moves:
             patterns = patterns | _bits(more, move)
         return patterns
-    shape = torch.broadcast_shapes(patterns.shape[1:], more.shape[1:])
-    if shape != patterns.shape[1:]:
+    # torch.broadcast_shapes would import a computer algebra system first: half a second.
+    sizes = zip(patterns.shape[1:], more.shape[1:], strict=True)
+    shape = [other if own == 1 else own for own, other in sizes]
+    if shape != list(patterns.shape[1:]):
         patterns = patterns.expand(-1, *shape).clone()
     add_moved(patterns, more, moves)
     return patterns
