@@ -177,13 +177,19 @@ import dolphin
 print([name for name in {OPTIONAL} if name in sys.modules])
 import dolphin.lm
 print("transformers" in sys.modules)
+import torch
+read = dolphin.Distribution.certain((), batch=2, provenance="dtkp-am")
+for _ in range(20):  # proofs of more facts than fit into one word
+    digit = dolphin.Distribution(torch.full((2, 9), 1 / 9), range(9), provenance="dtkp-am")
+    read = dolphin.sample(dolphin.apply(read, digit, lambda some, one: (*some, one)), 3)
+print(read.batch_size, "sympy" in sys.modules)
 """
 
 
-def test_an_import_loads_nothing_optional():
+def test_importing_and_running_load_nothing_optional():
     command = [sys.executable, "-W", "error::DeprecationWarning:dolphin", "-c", IMPORTS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout.splitlines() == ["[]", "False"], done.stderr
+    assert done.stdout.splitlines() == ["[]", "False", "2 False"], done.stderr
 
 
 def mapped() -> dict[str, set[str]]:
