@@ -86,7 +86,8 @@ def quick_options(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in {*OWN_PROCESS, *BELOW}])
-def test_example_runs(name, run):
+def test_example_runs(name, run, few_stories, monkeypatch):
+    monkeypatch.delenv("DOLPHIN_DATA", raising=False)  # a few generated stories will do
     if "any_language_model" in EXAMPLES[name].read_text(encoding="utf-8"):
         pytest.importorskip("transformers")
     assert run(name, *quick_options(name))
@@ -178,13 +179,13 @@ def test_scene_questions(run):
 
 
 def test_sudoku(run):
-    *epochs, last = run("sudoku", "--boards", "160", "--epochs", "3")
+    *epochs, last = run("sudoku", "--boards", "96", "--epochs", "2")
     assert float(epochs[-1].split()[-1]) < float(epochs[0].split()[-1])
     assert "% of valid ones read right" in last
 
 
 def test_shortest_path(run):
-    *epochs, last = run("shortest_path", "--maps", "192", "--epochs", "3")
+    *epochs, last = run("shortest_path", "--maps", "128", "--epochs", "2")
     assert float(epochs[-1].split()[-2]) < float(epochs[0].split()[-2])
     assert last.endswith("% of paths are cheapest")
 
@@ -197,9 +198,9 @@ LANGUAGE = {
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
-def test_examples_with_a_tiny_language_model(name, run, monkeypatch):
+def test_examples_with_a_tiny_language_model(name, run, few_stories, monkeypatch):
     pytest.importorskip("transformers")
-    monkeypatch.delenv("DOLPHIN_DATA", raising=False)  # generated stories will do
+    monkeypatch.delenv("DOLPHIN_DATA", raising=False)  # a few generated stories will do
     assert LANGUAGE[name] in "\n".join(run(name, "--tiny"))
 
 
