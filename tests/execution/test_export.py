@@ -14,7 +14,7 @@ from dolphin.provenance.topk import encoding
 from dolphin_tasks.mugen import program as mugen
 from dolphin_tasks.sum_n import program as sum_n
 
-EDGES = [(0, 1), (1, 2), (2, 3), (0, 2), (3, 1)]
+EDGES = [(0, 1), (1, 2), (2, 1)]
 BATCHES = (1, 7, 64, 1000)
 
 
@@ -39,8 +39,8 @@ def longer(edges, paths):
     return dl.union(edges, new)
 
 
-def two_steps(edges):
-    return longer(edges, longer(edges, edges))
+def one_step(edges):
+    return longer(edges, edges)
 
 
 def closure(edges):
@@ -48,7 +48,7 @@ def closure(edges):
 
 
 def one_is_left_over(x):
-    return dl.exists(dl.apply(x, lambda digit: digit % 3), lambda rest: rest == 1)
+    return dl.exists(dl.apply(x, lambda digit: digit % 2), lambda rest: rest == 1)
 
 
 def what_happened(*moments):
@@ -60,20 +60,21 @@ PROGRAMS = {
     "times": (times_mod_seven, (range(10),) * 2, True),
     "equal": (equal_to_itself, ("abcd",), True),
     "three": (three_at_once, (range(4),) * 3, True),
-    "steps": (two_steps, (EDGES[:3],), False),
+    "step": (one_step, (EDGES,), False),
     "closure": (closure, (EDGES,), False),
     "watched": (what_happened, (("walk", "jump", "die"),) * 3, True),
 }
-ALGEBRAS = ["damp", "viterbi", "noisy-or", "dtkp-am", "dtkp-wmc", "exact"]
-CASES = [
-    (name, algebra)
-    for row, name in enumerate(PROGRAMS)
-    for column, algebra in enumerate(ALGEBRAS)
-    if (row + column) % 3 == 1  # each of both in two pairs; a pair takes up to a second
-    if (name, algebra) != ("three", "dtkp-wmc")  # which is in two more
-    if not (name == "closure" and algebra.startswith("dtkp"))  # refused: see below
+CASES = [  # each of both in one pair at least: a pair takes up to a second
+    ("total", "dtkp-wmc"),
+    ("times", "damp"),
+    ("equal", "exact"),
+    ("three", "viterbi"),
+    ("step", "dtkp-am"),
+    ("closure", "exact"),
+    ("closure", "noisy-or"),
+    ("watched", "dtkp-wmc"),
 ]
-ALSO_ONNX = {("times", "damp"), ("three", "viterbi"), ("steps", "dtkp-am")}
+ALSO_ONNX = {("times", "damp"), ("three", "viterbi"), ("step", "dtkp-am")}
 
 
 # An ONNX model computes these by a sum or a difference that is rounded.
@@ -146,11 +147,11 @@ def as_onnx(program):
 @pytest.mark.filterwarnings("ignore")
 def test_negated_proofs_are_exported_and_nothing_of_them_is_kept():
     """The program itself runs on afterwards; shifts are those that ONNX has an operator for."""
-    traced = dl.trace(one_is_left_over, range(6), provenance="dtkp-am")
-    given = numbers((range(6),), True, 5)
+    traced = dl.trace(one_is_left_over, range(4), provenance="dtkp-am")
+    given = numbers((range(4),), True, 5)
     shapes = (({0: torch.export.Dim("batch")},),)
     whole = torch.export.export(traced, given, dynamic_shapes=shapes, strict=False)
-    result = one_is_left_over(dl.Distribution(given[0], range(6), provenance="dtkp-am"))
+    result = one_is_left_over(dl.Distribution(given[0], range(4), provenance="dtkp-am"))
     assert type(result.probs()) is torch.Tensor
     torch.testing.assert_close(whole.module()(*given).exp(), result.probs(traced.symbols))
     assert torch.ops.aten.__rshift__.Tensor not in {node.target for node in whole.graph.nodes}
