@@ -221,9 +221,9 @@ def describe(options):
 def test_perfect_perception_gives_perfect_answers(options):
     task = make_task(**options)
     design = task.config.design()
-    plans = make_plans(design, 24, seed=3)
-    batch = data.DrawnSamples(design, plans).batch(torch.arange(24))
-    assert 4 < batch.labels.sum() < 20
+    plans = make_plans(design, 12, seed=3)
+    batch = data.DrawnSamples(design, plans).batch(torch.arange(12))
+    assert 2 < batch.labels.sum() < 10
     outputs = perfect(task, batch)
     answers = task.answers(outputs, batch)
     assert all(task.right(answers, batch))
@@ -240,10 +240,10 @@ def test_perfect_perception_gives_perfect_answers(options):
 def test_steps_are_enough_for_every_contour(size, dashes):
     task = make_task(size=size, dashes=dashes)
     design = task.config.design()
-    plans = data.toss(make_plans(design, 30, seed=5), torch.zeros(30, 2))  # all of them joined
-    batch = data.draw_plans(design, plans.rows(torch.arange(30)), torch.full((30,), dashes))
+    plans = data.toss(make_plans(design, 15, seed=5), torch.zeros(15, 2))  # all of them joined
+    batch = data.draw_plans(design, plans.rows(torch.arange(15)), torch.full((15,), dashes))
     ends, edges = facts_of(task, batch)
-    for row in range(30):
+    for row in range(15):
         held = edges[row].nonzero().flatten().tolist()
         graph = networkx.Graph(task.edges[place] for place in held)
         first, second = ends[row].nonzero().flatten().tolist()[:2]
@@ -344,8 +344,8 @@ def test_the_first_guess_finds_discs_and_ink(size):
 def test_the_window_shows_discs_that_are_joined_and_all_between_them(size, dashes):
     task = make_task(size=size, dashes=dashes)
     design, width = task.config.design(), task.config.window
-    plans = data.toss(make_plans(design, 60, seed=5), torch.zeros(60, 2))  # all of them joined
-    batch = data.draw_plans(design, plans.rows(torch.arange(60)), torch.full((60,), dashes))
+    plans = data.toss(make_plans(design, 30, seed=5), torch.zeros(30, 2))  # all of them joined
+    batch = data.draw_plans(design, plans.rows(torch.arange(30)), torch.full((30,), dashes))
     spots, bright = glimpse.brightest_spots(batch.images, design.radius)
     apart = (spots[:, :, None] - batch.discs.round()[:, None]).abs().amax(-1)
     assert apart.amin(1).max() <= 1 and apart.amin(2).max() <= 1
@@ -417,7 +417,7 @@ def test_bad_options_are_refused(options, message):
 @pytest.mark.parametrize("network", ["better", "plain"])
 def test_smoke(network, tmp_path, monkeypatch):
     config = PathfinderConfig(
-        network=network, epochs=1, batch=16, train_samples=32, test_samples=12, device="cpu"
+        network=network, epochs=1, batch=16, train_samples=32, test_samples=6, device="cpu"
     )
     config.check()
     folder = RunFolder(tmp_path / "run")
@@ -427,8 +427,8 @@ def test_smoke(network, tmp_path, monkeypatch):
     results = Trainer(task, folder, display, Processes("cpu")).run()
     *lines, baseline = [line for line in lines if "%" in line]
     assert len(lines) == 2 and baseline.startswith("distance accuracy: ")
-    assert results["test_samples"] == 12
-    assert sum(group["total"] for group in results["accuracy_by_group"].values()) == 12
+    assert results["test_samples"] == 6
+    assert sum(group["total"] for group in results["accuracy_by_group"].values()) == 6
     assert (folder.path / "samples.png").stat().st_size > 10_000
     assert json.loads((folder.path / "results.json").read_text())["symbolic_share"] >= 0
     perceives = network == "better"  # nothing to say about discs without a program

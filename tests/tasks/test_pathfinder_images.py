@@ -67,9 +67,9 @@ def test_plans_keep_the_rules(size, dashes):
 def test_dashes_keep_out_of_what_was_reserved_before_them():
     """Only the latest dash of each contour, and the last one of the first, may be touched."""
     design = generator.design(128, 6)
-    plans = make_plans(design, 60, seed=1)
+    plans = make_plans(design, 30, seed=1)
     touching = 0
-    for row in range(60):
+    for row in range(30):
         contours = [*plans.contours[row], *plans.distractors[row]]
         dashes = [
             (number, place, _points(segment))
@@ -87,7 +87,7 @@ def test_dashes_keep_out_of_what_was_reserved_before_them():
                 free = n == 0 and i == design.dashes - 1
             assert free or not near, (row, n, i, m, j)
             touching += bool(near and (n, m) == (0, 1))
-    assert 1 <= touching <= 12
+    assert 1 <= touching <= 6
 
 
 def test_joined_discs_are_as_far_apart_as_in_published_images():
