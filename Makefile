@@ -12,6 +12,9 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Threads that wait should sleep, not spin: several times faster where cores are shared.
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# Every process that a test starts would compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check pytest wheel bench docs format clean
 

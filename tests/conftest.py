@@ -95,6 +95,15 @@ def few_stories(monkeypatch):
 
 
 @pytest.fixture
+def own_pictures(monkeypatch):
+    """Runs draw what their task draws; what all runs draw takes longer than a short training."""
+    from dolphin_tasks.training import plots
+
+    for name in ("draw_learning_curve", "draw_confusions", "draw_groups"):
+        monkeypatch.setattr(plots, name, lambda *given: None)
+
+
+@pytest.fixture
 def collected():
     """Call it to run the garbage collector; also run once after the test."""
     gc.collect()

@@ -71,6 +71,7 @@ def test_every_place_gets_a_gradient(lean):
     assert (outputs.grad.abs().sum(2) > 0).all()
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_it_trains_and_answers(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(digits, "find_digits", blots)
     run = str(tmp_path / "run")

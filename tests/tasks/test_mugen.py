@@ -220,6 +220,7 @@ def test_options_that_make_no_sense(options):
         MugenConfig(**options).check()
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_smoke(tmp_path, capsys):
     """Train, test again and predict, from the command line."""
     out = tmp_path / "run"

@@ -43,6 +43,7 @@ def refused(capsys, *arguments: str) -> str:
     return message
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_the_task_of_the_page_learns(module, capsys):
     assert main(["train", "--task", "majority:Majority", *OPTIONS, "--out", "run"]) == 0
     results = json.loads(Path("run/results.json").read_text())

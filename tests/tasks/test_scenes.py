@@ -104,6 +104,7 @@ def test_questions_read_no_attribute_twice():
         assert len(read) == len(set(read))
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_training_from_the_command_line(tmp_path):
     options = "--scenes 32 --validation-scenes 8 --test-scenes 8 --epochs 1 --batch 16 --threads 1"
     assert main(["train", "scenes", *options.split(), "--out", str(tmp_path / "run")]) == 0

@@ -98,6 +98,7 @@ def test_calibration_error_against_bins_by_hand():
     assert calibration_error(logits, labels) == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_it_trains_and_tells_about_other_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(digits, "find_digits", blots)
     sizes = ["--validation", "60", "--train-samples", "64", "--test-samples", "20"]

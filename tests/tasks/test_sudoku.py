@@ -284,6 +284,7 @@ def test_every_cell_gets_a_gradient(name, lean, puzzles):
 @pytest.mark.parametrize(
     ("name", "more"), [("sudoku", "auroc"), ("sudoku-9", "boards_read_without_mistake")]
 )
+@pytest.mark.usefixtures("own_pictures")
 def test_it_trains(name, more, tmp_path, monkeypatch):
     monkeypatch.setattr(board_task, "find_digits", blots)
     sizes = ["--boards", "16", "--validation-boards", "4", "--test-boards", "4", "--batch", "8"]

@@ -154,6 +154,7 @@ def test_cells_of_a_path_in_order(maps):
         assert order[-1] == (11, 11)
 
 
+@pytest.mark.usefixtures("own_pictures")
 def test_it_trains(tmp_path):
     sizes = ["--maps", "48", "--validation-maps", "6", "--test-maps", "8", "--batch", "16"]
     assert main(["train", "terrain", *sizes, "--epochs", "1", "--out", str(tmp_path / "run")]) == 0
