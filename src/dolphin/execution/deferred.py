@@ -12,7 +12,6 @@ compute results. A provenance takes part with one method, `Provenance.deferral`.
 
 from __future__ import annotations
 
-import abc
 import contextvars
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -96,8 +95,11 @@ def compute_loop(d: Tagged) -> None:
         d.tags  # noqa: B018
 
 
-class Deferred(abc.ABC):
-    """Tags that are not computed yet, on the device and in the precision of `like`."""
+class Deferred:
+    """Tags that are not computed yet, on the device and in the precision of `like`.
+
+    Not an `abc.ABC`, whose `isinstance` takes five times as long: every operation asks for it.
+    """
 
     __slots__ = ("context", "gradients", "how", "like")
 
@@ -114,8 +116,8 @@ class Deferred(abc.ABC):
         """Log-probabilities of one symbol per row; None if all tags may as well be computed."""
         return None
 
-    @abc.abstractmethod
-    def _compute(self) -> Tags: ...
+    def _compute(self) -> Tags:
+        raise NotImplementedError
 
     def _as_recorded(self, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         with torch.set_grad_enabled(self.gradients):

@@ -169,7 +169,7 @@ class Contraction:
 
     def rows_of_groups(self, operands: Sequence[RowMap | None]) -> RowMap | None:
         """Which row each group belongs to; None if no operand has flattened rows."""
-        if all(operand is None for operand in operands):
+        if operands.count(None) == len(operands):
             return None
         if self._rows is not None:
             return self._rows
@@ -199,7 +199,7 @@ class Contraction:
         return counts, np.cumsum(counts) - counts, order
 
     @functools.cached_property
-    def narrowed(self) -> tuple[tuple[Index | None, ...], Contraction]:
+    def narrowed(self) -> tuple[tuple[Index | None, ...] | None, Contraction]:
         """Which places of each operand take part (None for all), and the remaining contraction.
 
         Where few tags of many take part, as in a join with a knowledge base, these are selected
@@ -207,7 +207,7 @@ class Contraction:
         """
         parts = [_used(index) for index in self.indices]
         if all(used is None for used, _ in parts):
-            return (None,) * len(parts), self
+            return None, self
         rest = Contraction([index for _, index in parts], self.group_of, self.groups)
         return tuple(used for used, _ in parts), rest
 

@@ -27,7 +27,7 @@ from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.differentiation import array_of
 from dolphin.symbolic.chance import Sources
 from dolphin.symbolic.planning import make_plan, union_plan
-from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows
+from dolphin.symbolic.plans import Domain, Plan, RowAddress, Rows, RowSymbols
 from dolphin.symbolic.surroundings import PLAIN, in_operation, surroundings
 from dolphin.symbolic.symbols import Symbols
 from dolphin.symbolic.tasks import Task
@@ -140,12 +140,13 @@ def _combined(task: Task, operands: Sequence[Tagged], where: Any) -> Tagged:
     outcome = Outcome.of(provenance, batch, operands)
     outcome.normalised = (
         provenance.adds
+        and outcome.exclusive
         and task.operation == "apply"
         and mask is None
-        and all(d.normalised and d.exclusive for d in operands)
+        and all(d.normalised for d in operands)
     )
     sources = Sources(Watch)
-    if all(d.shared for d in operands):
+    if True not in [isinstance(domain, RowSymbols) for domain in domains]:
         plan = make_plan(task, domains, skipped, sources)
         if mask is None and keeps_everything(task, plan, domains):
             return operands[0].copied()
@@ -202,15 +203,20 @@ def run_shared(
     plan: Plan, operands: Sequence[Tagged], skipped: Sequence[bool], outcome: Outcome
 ) -> Tagged:
     """A plan over symbols that all rows share, now or when its result is read."""
-    used = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
+    used = operands
+    if True in skipped:
+        used = [d for d, skip in zip(operands, skipped, strict=True) if not skip]
     lists = lists_of(plan.combinations)
-    deferred = defer(lists, used, plan.domain)
-    if deferred is None:
-        deferred = answered(lists, used)
-    if deferred is not None:
-        return outcome.tagged(plan.domain, deferred)
+    if len(used) == 2:
+        deferred = defer(lists, used, plan.domain)
+        if deferred is None:
+            deferred = answered(lists, used)
+        if deferred is not None:
+            return outcome.tagged(plan.domain, deferred)
     like = like_of(operands)
-    tags = [d.tags_like(like) for d in used]
+    tags = [d.tags_like(like) if d.constant else d.tags for d in used]
+    if surroundings() is PLAIN:
+        return outcome.tagged(plan.domain, _run_tags(lists, tags, outcome.provenance))
     made, notes = _recalled(plan, tags, 1, outcome.provenance), surroundings().notes
     if notes is not None:
         notes.note(lists, used, False, made)
@@ -263,8 +269,8 @@ class Outcome:
 
     @classmethod
     def of(cls, provenance: Provenance, batch: int, operands: Sequence[Tagged]) -> Outcome:
-        exclusive = all(d.exclusive for d in operands)
-        return cls(provenance, batch, exclusive, all(d.constant for d in operands))
+        exclusive = False not in [d.exclusive for d in operands]
+        return cls(provenance, batch, exclusive, False not in [d.constant for d in operands])
 
     def tagged(
         self, domain: Domain, made: Tags | Deferred | None, constant: bool | None = None
@@ -306,8 +312,6 @@ def run(plan: Plan, tags: Sequence[Tags], provenance: Provenance) -> Tags | None
 
 def run_lists(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
     """The same for the index lists of a plan."""
-    if not tags:
-        return None
     active = surroundings().profile
     if active is None:
         return _run_tags(lists, tags, provenance)
@@ -315,17 +319,20 @@ def run_lists(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -
         return _run_tags(lists, tags, provenance)
 
 
-def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags:
+def _run_tags(lists: IndexLists, tags: Sequence[Tags], provenance: Provenance) -> Tags | None:
+    if not tags:
+        return None
     if lists.selection is not None:
         return provenance.select(tags[0], lists.selection)
-    if isinstance(lists, Contraction):
-        taken, lists = lists.narrowed
+    if not isinstance(lists, Contraction):
+        return provenance.convolve(tags, lists)
+    taken, lists = lists.narrowed
+    if taken is not None:
         tags = [
             operand if used is None else provenance.select(operand, used)
             for operand, used in zip(tags, taken, strict=True)
         ]
-        return provenance.contract(tags, lists)
-    return provenance.convolve(tags, lists)
+    return provenance.contract(tags, lists)
 
 
 def unite(operands: Sequence[Tagged]) -> Tagged:

@@ -90,11 +90,21 @@ class Tagged:
             constant=self.constant,
         )
 
-    def with_tags(self, made: Tags | Deferred | None) -> Tagged:
+    def with_tags(
+        self, made: Tags | Deferred | None, described: TagInfo | None = None
+    ) -> Tagged:
         """The same symbols in all respects, with these tags."""
-        copy = self.replaced(self.domain, made)
-        copy.groups, copy.normalised = self.groups, self.normalised
-        return copy
+        return Tagged(
+            self.domain,
+            made,
+            self.provenance,
+            self.batch,
+            exclusive=self.exclusive,
+            constant=self.constant,
+            groups=self.groups,
+            normalised=self.normalised,
+            described=described,
+        )
 
     def copied(self) -> Tagged:
         """The same symbols and tags as a separate distribution, to choose from once more."""

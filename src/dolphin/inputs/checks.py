@@ -96,8 +96,12 @@ def precision(numbers: Tensor) -> torch.dtype:
 def read_symbols(operation: str, symbols: Any) -> Symbols:
     """The user's symbols, in order."""
     members = listed_symbols(operation, symbols)
-    with symbols_of(operation):
-        return members if isinstance(members, Symbols) else Symbols.of(members)
+    if isinstance(members, Symbols):
+        return members
+    try:  # `symbols_of`, without a generator
+        return Symbols.of(members)
+    except SymbolError as error:
+        raise SymbolError(f"{operation}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -202,9 +206,7 @@ def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
     if numbers.numel() == 0:
         return False
     if kind == "logits":
-        with torch.no_grad():
-            total = numbers.sum()
-        if math.isfinite(array_of(total)):
+        if math.isfinite(numbers.detach().sum().item()):
             return False  # the usual case: one number shows that all are finite
     low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
     if low != low or (kind == "logits" and high == torch.inf):

@@ -52,9 +52,7 @@ def inputs_of(
     algebra = resolve(operation, provenance)
     sample = surroundings().sample
     if sample is None or not are_single_rows(logits):
-        return [
-            tags_of(given, algebra) for given in read_each(operation, logits, symbols, exclusive)
-        ]
+        return _tags_of_each(*read_each(operation, logits, symbols, exclusive), algebra)
     recipes = _recipes_for(sample, operation, logits, symbols, exclusive, "logits", algebra)
     held = _held(logits)
     return [recorded_input(sample, recipe, held) for recipe in recipes]
@@ -162,6 +160,18 @@ def settle_given(places: Sequence[Sequence[Node]], given: Given, algebra: Proven
         return tags_of(Given(given.symbols, facts, facts.rows), algebra)
 
     settle_inputs(places, given.facts, make)
+
+
+def _tags_of_each(
+    symbols: Symbols, every: Sequence[Facts], batch: int, algebra: Provenance
+) -> list[Tagged]:
+    """Inputs that differ in their numbers only: all else is that of the first."""
+    if not every:
+        return []
+    first = tags_of(Given(symbols, every[0], batch), algebra)
+    info = first.info()
+    rest = [first.with_tags(algebra.from_facts(facts), info) for facts in every[1:]]
+    return [first, *rest]
 
 
 def tags_of(given: Given, algebra: Provenance) -> Tagged:

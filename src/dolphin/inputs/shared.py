@@ -123,7 +123,9 @@ def _of_torch(
     )
 
 
-def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -> list[Given]:
+def read_each(
+    operation: str, logits: Any, symbols: Any, exclusive: Exclusive
+) -> tuple[Symbols, list[Facts], int]:
     """The input of `Distribution.each_from_logits`: checked and normalised all at once."""
     tensor = read_tensor(operation, logits, symbols, "logits")
     if tensor.dim() != 3:
@@ -137,11 +139,12 @@ def read_each(operation: str, logits: Any, symbols: Any, exclusive: Exclusive) -
     if masked:
         for logs in each.unbind():
             check_masks(operation, logs, groups, exclusive is True)
-    label, batch = SharedLabels(members.members), tensor.shape[0]
-    return [
-        Given(members, Facts(log_probs=logs, groups=groups, label=label, normalised=True), batch)
+    label = SharedLabels(members.members)
+    facts = [
+        Facts(log_probs=logs, groups=groups, label=label, normalised=True)
         for logs in each.unbind()
     ]
+    return members, facts, tensor.shape[0]
 
 
 def read_columns(

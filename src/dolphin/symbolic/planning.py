@@ -46,7 +46,7 @@ def make_plan(
     Operands marked in `skipped` are certain: they take part in the symbols but not in the tags.
     `sources` are filled with the tensors that weights come from.
     """
-    changing = tuple(each for domain in domains for each in domain.changing)
+    changing = tuple([each for domain in domains for each in domain.changing])
     key = task.key(sources, changing)
     if rows is not None:
         watch = task.watch(key, sources, changing)

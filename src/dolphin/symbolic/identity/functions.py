@@ -25,9 +25,10 @@ from dolphin.errors import FunctionError
 from dolphin.inputs.arguments import flag
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.identity.contents import Reader
+from dolphin.symbolic.identity.marks import Hashed
 from dolphin.symbolic.identity.purity import is_declared
 from dolphin.symbolic.identity.randomness import ChanceError
-from dolphin.symbolic.identity.trails import Trail, is_bare, trail_of
+from dolphin.symbolic.identity.trails import Trail, everywhere, is_bare, trail_of
 from dolphin.symbolic.identity.values import Slot, TooMuchError
 from dolphin.symbolic.surroundings import surroundings
 
@@ -40,9 +41,14 @@ class Identity(NamedTuple):
 
 
 def identify(
-    function: Callable[..., Any], operation: str = "apply", slot: Slot | None = None
+    function: Callable[..., Any],
+    operation: str = "apply",
+    slot: Slot | None = None,
+    now: Hashable | None = None,
 ) -> Identity:
     """The identity of `function`. Raises `FunctionError` if it reads randomness or a clock.
+
+    `now` is `everywhere()`, if that is known already.
 
     >>> box = []
     >>> identify(lambda x: x in map(str, box)).key is None
@@ -50,7 +56,7 @@ def identify(
     >>> identify(lambda x: getattr(x, "name")).reason
     'calls `getattr`, which can read anything'
     """
-    look = _looked_at(function)
+    look = _looked_at(function, now)
     if look is not None:
         return look.identity
     reader = Reader(slot)
@@ -76,7 +82,7 @@ def identify(
         )
     if reader.reasons:
         return Identity(None, reader.reasons[0])
-    return _noted_look(function, Identity(key))
+    return _noted_look(function, Identity(Hashed(key)))
 
 
 def fingerprint(
@@ -126,11 +132,15 @@ def key_of(
     if cache is not True:
         flag(operation, "cache", cache)
     parts: list[Hashable] = []
+    now = everywhere()
     for function in functions:
-        identity = Identity("none") if function is None else identify(function, operation, slot)
-        if function is not None and identity.key is None and cache:
-            note_not_remembered(function, identity.reason)
-        parts.append(identity.key)
+        if function is None:
+            parts.append("none")
+            continue
+        key, reason = identify(function, operation, slot, now)
+        if key is None and cache:
+            note_not_remembered(function, reason)
+        parts.append(key)
     return tuple(parts) if cache and None not in parts else None
 
 
@@ -153,7 +163,7 @@ _looks: BoundedCache[int, _Look] = BoundedCache(_MOST_LOOKS)
 register("functions inspected", _looks.__len__, _looks.clear)
 
 
-def _looked_at(function: Any) -> _Look | None:
+def _looked_at(function: Any, now: Hashable | None = None) -> _Look | None:
     """The last inspection of a function, if all that it reads is still the same.
 
     It costs a tenth of a `Reader`, which every operation would otherwise need for every function.
@@ -165,7 +175,7 @@ def _looked_at(function: Any) -> _Look | None:
         return None
     if look.scope is not function.__globals__ or not is_bare(function):
         return None
-    return look if look.trail.unchanged() else None
+    return look if look.trail.unchanged(now) else None
 
 
 def _noted_look(function: Any, identity: Identity) -> Identity:

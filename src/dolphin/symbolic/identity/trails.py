@@ -95,9 +95,9 @@ class Trail:
         self._classes: list[tuple[type, tuple[Any, ...]]] = []
         self._cells: list[tuple[types.CellType, Any]] = []  # of functions of libraries
 
-    def unchanged(self) -> bool:
-        """Whether the same objects are still in all places."""
-        if everywhere() != self._everywhere:
+    def unchanged(self, now: Hashable | None = None) -> bool:
+        """Whether the same objects are still in all places. `now`: `everywhere()`, if known."""
+        if (now or everywhere()) != self._everywhere:
             return False
         for module in self._modules:
             if type(module) is not types.ModuleType:
