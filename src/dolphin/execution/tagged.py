@@ -90,9 +90,7 @@ class Tagged:
             constant=self.constant,
         )
 
-    def with_tags(
-        self, made: Tags | Deferred | None, described: TagInfo | None = None
-    ) -> Tagged:
+    def with_tags(self, made: Tags | Deferred | None, described: TagInfo | None = None) -> Tagged:
         """The same symbols in all respects, with these tags."""
         return Tagged(
             self.domain,

@@ -141,8 +141,7 @@ def read_each(
             check_masks(operation, logs, groups, exclusive is True)
     label = SharedLabels(members.members)
     facts = [
-        Facts(log_probs=logs, groups=groups, label=label, normalised=True)
-        for logs in each.unbind()
+        Facts(log_probs=logs, groups=groups, label=label, normalised=True) for logs in each.unbind()
     ]
     return members, facts, tensor.shape[0]
 

@@ -25,7 +25,6 @@ from dolphin.errors import FunctionError
 from dolphin.inputs.arguments import flag
 from dolphin.symbolic.bounded import BoundedCache, register
 from dolphin.symbolic.identity.contents import Reader
-from dolphin.symbolic.identity.marks import Hashed
 from dolphin.symbolic.identity.purity import is_declared
 from dolphin.symbolic.identity.randomness import ChanceError
 from dolphin.symbolic.identity.trails import Trail, everywhere, is_bare, trail_of
@@ -38,6 +37,25 @@ class Identity(NamedTuple):
 
     key: Hashable | None
     reason: str = ""
+
+
+class _Hashed:
+    """A key whose hash is computed once: that of code takes longer than finding a plan by it."""
+
+    __slots__ = ("_hash", "_key")
+
+    def __init__(self, key: Hashable) -> None:
+        self._key, self._hash = key, hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _Hashed):
+            return NotImplemented
+        return self._hash == other._hash and self._key == other._key
 
 
 def identify(
@@ -82,7 +100,7 @@ def identify(
         )
     if reader.reasons:
         return Identity(None, reader.reasons[0])
-    return _noted_look(function, Identity(Hashed(key)))
+    return _noted_look(function, Identity(_Hashed(key)))
 
 
 def fingerprint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from operator import is_
 from typing import Any
 
@@ -35,25 +35,6 @@ class Same:
             return self._weak is other._weak and self._strong is other._strong
         target = self._weak()
         return target is not None and target is other._weak()
-
-
-class Hashed:
-    """A key whose hash is computed once: that of code takes longer than finding a plan by it."""
-
-    __slots__ = ("_hash", "_key")
-
-    def __init__(self, key: Hashable) -> None:
-        self._key, self._hash = key, hash(key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Hashed):
-            return NotImplemented
-        return self._hash == other._hash and self._key == other._key
 
 
 class Objects:

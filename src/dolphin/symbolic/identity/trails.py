@@ -55,10 +55,11 @@ _FIELDS = (TUPLE_FIELD, types.MemberDescriptorType, types.GetSetDescriptorType, 
 def everywhere() -> Hashable:
     """Settings that any code depends on: how deep it may recurse, how numbers are written.
 
-    And whether the processor takes the smallest numbers for 0 (`torch.set_flush_denormal`).
+    And whether the processor takes the smallest numbers for 0 (`torch.set_flush_denormal`): as a
+    truth value, because a processor that does finds them equal to 0.
     """
     numeric = locale.setlocale(locale.LC_NUMERIC)
-    return (sys.getrecursionlimit(), sys.get_int_max_str_digits(), numeric, _SMALLEST * 1.0)
+    return (sys.getrecursionlimit(), sys.get_int_max_str_digits(), numeric, _SMALLEST * 1.0 > 0.0)
 
 
 class Trail:
