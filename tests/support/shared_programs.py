@@ -34,13 +34,21 @@ class Shared(NamedTuple):
     program: Callable[..., dl.Distribution[Any]]
     symbols: Sequence[Sequence[Any]]
     exclusive: Any = True
+    likely: Sequence[Any] | None = None  # a symbol of each input that is likelier than the others
+    power: int = 1  # above 1, few independent facts are likely and most are not
 
     def numbers(self, rows: int) -> tuple[Tensor, ...]:
-        """Probabilities for every input, not the same for any two symbols."""
+        """Probabilities for every input, not the same for any two symbols.
+
+        Results of all sizes follow from them: where all were 0 or 1, nothing would be compared.
+        """
         generator = torch.Generator().manual_seed(rows)
         each = [torch.rand(rows, len(own), generator=generator) for own in self.symbols]
         if self.exclusive is False:
-            return tuple(each)
+            return tuple(numbers**self.power for numbers in each)
+        if self.likely is not None:
+            for scores, own, symbol in zip(each, self.symbols, self.likely, strict=True):
+                scores[:, list(own).index(symbol)] += 1.0
         if self.exclusive is True:
             return tuple((3 * scores).softmax(1) for scores in each)
         return tuple(
@@ -98,7 +106,7 @@ def _kinship(people: int, links: int) -> Shared:
     return Shared(lambda told: relation_asked_for(told, links), [facts], groups)
 
 
-def _paths(**options: Any) -> Shared:
+def _paths(power: int = 1, **options: Any) -> Shared:
     task = PathfinderTask(PathfinderConfig(**options))
 
     def joined(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
@@ -106,20 +114,23 @@ def _paths(**options: Any) -> Shared:
             return connected(ends, edges, task.steps)
         return connected(ends, both_ways(edges), task.steps, symmetric=True)
 
-    return Shared(joined, [task.nodes, task.edges], False)
+    return Shared(joined, [task.nodes, task.edges], False, power=power)
 
+
+_BOARD = (1, 2, 3, 4, 3, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
+_MOVES = ("walk", "walk", "collect", "collect", "walk", "walk")
 
 FULL: dict[str, Callable[[], Shared]] = {
     "sum, 5 digits": lambda: Shared(_sum, [range(10)] * 5),
     "half, even-odd": lambda: Shared(_sum, [range(10)] * 2),
     "product, 4 digits": lambda: Shared(_product, [range(10)] * 4),
     "member, 3 digits": lambda: Shared(_member, [range(10)] * 4),
-    "mugen, 6 pairs of frames": lambda: Shared(_mugen, [ACTIONS] * 6),
+    "mugen, 6 pairs of frames": lambda: Shared(_mugen, [ACTIONS] * 6, likely=_MOVES),
     "scenes, one question": lambda: Shared(_scenes, [ATTRIBUTES["colour"]] * 4),
-    "sudoku 4×4": lambda: Shared(_sudoku, [range(1, 5)] * 16),
+    "sudoku 4×4": lambda: Shared(_sudoku, [range(1, 5)] * 16, likely=_BOARD),
     "clutrr, 3 links": lambda: _kinship(4, 3),
-    "pathfinder, 6×6 blocks": lambda: _paths(network="paper"),
-    "pathfinder, 16×16 blocks": _paths,
+    "pathfinder, 6×6 blocks": lambda: _paths(8, network="paper"),
+    "pathfinder, 16×16 blocks": lambda: _paths(45),
     "terrain 12×12": lambda: Shared(reached, [grid(12)], False),
 }
 
@@ -127,11 +138,11 @@ SMALL: dict[str, Callable[[], Shared]] = {
     "sum": lambda: Shared(_sum, [range(10)] * 3),
     "product": lambda: Shared(_product, [range(10)] * 3),
     "member": lambda: Shared(_member, [range(10)] * 3),
-    "mugen": lambda: Shared(_mugen, [ACTIONS] * 3),
+    "mugen": lambda: Shared(_mugen, [ACTIONS] * 3, likely=_MOVES[1:4]),
     "scenes": lambda: Shared(_scenes, [ATTRIBUTES["colour"]] * 3),
-    "sudoku": lambda: Shared(_sudoku, [range(1, 5)] * 16),
+    "sudoku": lambda: Shared(_sudoku, [range(1, 5)] * 16, likely=_BOARD),
     "clutrr": lambda: _kinship(3, 2),
-    "pathfinder, straight": lambda: _paths(network="paper", grid=2),
-    "pathfinder": lambda: _paths(grid=2),
+    "pathfinder, straight": lambda: _paths(2, network="paper", grid=2),
+    "pathfinder": lambda: _paths(2, grid=2),
     "terrain": lambda: Shared(reached, [grid(3)], False),
 }

@@ -82,7 +82,7 @@ class Loop:
         return new
 
 
-_MOST_ROUNDS = 256  # a map of 12×12 cells has 144 symbols: 5,300 operations
+_MOST_ROUNDS = 256  # a map of 12×12 cells has 144 symbols: 2,700 operations
 
 
 def run_steps(algebra: Provenance, steps: Sequence[Step], tags: list[Any]) -> None:

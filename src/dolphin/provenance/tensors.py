@@ -93,16 +93,16 @@ class TensorProvenance(Provenance):
     def _reduce(self, operands: Sequence[Tensor], bucket: Any, start: int, width: int) -> Tensor:
         product: Tensor | None = None
         for tags, index in zip(operands, bucket.indices, strict=True):
-            chosen = index.view(bucket.depth, bucket.width)[:, start : start + width]
-            gathered = tags.index_select(0, chosen.reshape(-1))
-            gathered = gathered.view(bucket.depth, width, *tags.shape[1:])
+            if width < bucket.width:
+                index = index.view(bucket.depth, -1)[:, start : start + width].reshape(-1)
+            gathered = tags.index_select(0, index).view(bucket.depth, width, *tags.shape[1:])
             product = gathered if product is None else self.mul(product, gathered)
         assert product is not None
         if bucket.pad is not None:
-            pad = bucket.pad[:, start : start + width]
+            pad = bucket.pad if width == bucket.width else bucket.pad[:, start : start + width]
             pad = pad.view(*pad.shape, *([1] * (product.dim() - 2)))
             nothing = self.zero if self.padding is None else self.padding
-            product = torch.where(pad, self._constant(nothing, product), product)
+            product = self._filled(product, pad, nothing)
         return product.squeeze(0) if bucket.depth == 1 else self.add(product, 0)
 
     def _assemble(
@@ -118,8 +118,16 @@ class TensorProvenance(Provenance):
     def _constant(self, value: float | Tensor, like: Tensor) -> Tensor:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 
+    def _filled(self, tags: Tensor, where: Tensor, value: float | Tensor) -> Tensor:
+        """Tags with this value in some places."""
+        if isinstance(value, Tensor):
+            return torch.where(where, self._constant(value, tags), tags)
+        return tags.masked_fill(where, value)
+
     def one(self, n: int, like: Tensor) -> Tensor:
-        return self._constant(self.one_value, like).expand(n, 1, *self.tag_shape)
+        if isinstance(self.one_value, Tensor):
+            return self._constant(self.one_value, like).expand(n, 1, *self.tag_shape)
+        return like.new_full((n, 1, *self.tag_shape), self.one_value)
 
     def select(self, tags: Tensor, index: Index) -> Tensor:
         if index.is_identity(tags.shape[0]):
@@ -132,7 +140,7 @@ class TensorProvenance(Provenance):
         if missing is None:
             return chosen
         missing = missing.view(-1, *([1] * (tags.dim() - 1)))
-        return torch.where(missing, self._constant(self.zero, tags), chosen)
+        return self._filled(chosen, missing, self.zero)
 
     def concat(self, parts: Sequence[Tensor]) -> Tensor:
         rows = max(part.shape[1] for part in parts)

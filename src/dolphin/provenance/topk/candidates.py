@@ -8,6 +8,7 @@ memory is contiguous in symbols and rows.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -19,7 +20,14 @@ from torch import Tensor
 
 from dolphin.execution.buckets import BucketTensors
 from dolphin.provenance.differentiation import reading_is_free
-from dolphin.provenance.topk.encoding import Placement, add_moved, constant, merge, moved
+from dolphin.provenance.topk.encoding import (
+    Placement,
+    add_moved,
+    constant,
+    merge,
+    moved,
+    shifted,
+)
 from dolphin.provenance.topk.proofs import (
     NO_PROOF,
     Proofs,
@@ -208,12 +216,19 @@ class Candidates:
             otherwise = 0.0 if held is None else torch.where(held, 0.0, NO_PROOF)
             gain = torch.where(fresh, gathered[other], otherwise)
             return gain.add(gathered[lead]).view(-1, width, self.rows)
-        out = gathered[0].new_empty(len(self.slots), depth, width, self.rows)
+        one, *others = gathered
+        if len(self.slots) == math.prod([operand.k for operand in self.operands]):
+            every = one[:, None] + others[0] if others else one
+            return every.view(-1, width, self.rows)
+        if torch.compiler.is_compiling():  # few operations compile faster than many small ones
+            chosen = [
+                scores.index_select(0, constant(places, scores.device))
+                for scores, places in zip(gathered, zip(*self.slots, strict=True), strict=True)
+            ]
+            return functools.reduce(torch.add, chosen).view(-1, width, self.rows)
+        out = one.new_empty(len(self.slots), depth, width, self.rows)
         for place, slot in enumerate(self.slots):
-            if len(gathered) == 1:
-                out[place] = gathered[0][slot[0]]
-                continue
-            torch.add(gathered[0][slot[0]], gathered[1][slot[1]], out=out[place])
+            torch.add(one[slot[0]], others[0][slot[1]], out=out[place])
         return out.view(-1, width, self.rows)
 
     def _overlap(self, chunk: _Chunk) -> tuple[Tensor, Tensor | None]:
@@ -230,23 +245,23 @@ class Candidates:
         home = literal.layout.placements[0]
         word = literal.fields[0].index_select(0, indices[other])
         mask = literal.fields[1].index_select(0, indices[other])
-        words, n = literal.patterns.shape[0], literal.n
-        fact = literal.patterns.reshape(words * n, -1).index_select(0, word * n + indices[other])
         shift = place.shift - home.shift
-        mask = (mask << shift if shift >= 0 else mask >> -shift)[:, None]
-        fact = (fact << shift if shift >= 0 else fact >> -shift) & mask
-        word = word + (place.word - home.word)
-        parts = []
-        for slot in range(proofs.k):
-            at = (word * proofs.k + slot) * proofs.n + indices[lead]
-            rows = proofs.patterns.shape[-1]
-            parts.append(proofs.patterns.reshape(-1, rows).index_select(0, at) & mask)
-        ruled_out = parts[0][None] if proofs.k == 1 else torch.stack(parts)
-        shape = (proofs.k, chunk.depth, chunk.width, -1)
+        mask = shifted(mask, shift)[:, None]
+        k, n, rows = proofs.k, proofs.n, proofs.patterns.shape[-1]
+        # Word w of proof s of symbol i is at (w * k + s) * n + i.
+        at = (word + (place.word - home.word)) * (k * n) + indices[lead]
+        if k > 1:
+            at = constant(tuple(range(0, k * n, n)), at.device)[:, None] + at
+        ruled_out = proofs.patterns.reshape(-1, rows).index_select(0, at.view(-1))
+        ruled_out = ruled_out.view(k, -1, rows) & mask
+        shape = (k, chunk.depth, chunk.width, rows)
         fresh = (ruled_out == 0).view(shape)
         if place.code.all_binary and not literal.signed:
             return fresh, None
-        return fresh, ((ruled_out | fact) == ruled_out).view(shape)
+        own = word * literal.n + indices[other]
+        fact = literal.patterns.reshape(-1, literal.patterns.shape[-1]).index_select(0, own)
+        fact = shifted(fact, shift) & mask
+        return fresh, ((ruled_out | fact) == ruled_out).view(*shape[:3], -1)
 
     def _weigh(self, patterns: Tensor, chunk: _Chunk) -> Tensor:
         """Scores of unions from their patterns, NO_PROOF for contradictions."""
@@ -320,14 +335,14 @@ class Candidates:
     def _likeliest_absorbing(self, candidates: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
         """The best k, each time without those that equal or contain the last one chosen."""
         scores, chosen = [], []
-        for _ in range(min(self.k, candidates.shape[0])):
+        for number in range(min(self.k, candidates.shape[0])):
+            if number:
+                absorbed = (chosen[-1] & patterns).eq(chosen[-1]).all(0)
+                candidates.masked_fill_(absorbed, NO_PROOF)
             best, at = candidates.max(0)
-            pattern = patterns.gather(1, at.expand(patterns.shape[0], 1, *at.shape)).squeeze(1)
             scores.append(best)
-            chosen.append(pattern)
-            absorbed = (pattern[:, None] & ~patterns).eq(0).all(0)
-            candidates.masked_fill_(absorbed, NO_PROOF)
-        return torch.stack(chosen, dim=1), torch.stack(scores)
+            chosen.append(patterns.gather(1, at.expand(patterns.shape[0], 1, *at.shape)))
+        return torch.cat(chosen, dim=1), torch.stack(scores)
 
 
 def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:

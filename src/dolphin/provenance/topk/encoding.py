@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.execution.indices import to_device
@@ -367,6 +368,10 @@ def moved(patterns: Tensor, moves: Sequence[Move], words: int) -> Tensor:
             return patterns
         missing = patterns.new_zeros(words - patterns.shape[0], *patterns.shape[1:])
         return torch.cat([patterns, missing])
+    first = moves[0].target - moves[0].source
+    if moves == [Move(word, WHOLE_WORD, word + first, 0) for word in range(patterns.shape[0])]:
+        around = (first, words - patterns.shape[0] - first)
+        return F.pad(patterns, (*(0, 0) * (patterns.dim() - 1), *around))
     out = patterns.new_zeros(words, *patterns.shape[1:])
     add_moved(out, patterns, moves)
     return out
@@ -409,6 +414,11 @@ def _bits(patterns: Tensor, move: Move) -> Tensor:
     bits = patterns[move.source]
     if move.mask != WHOLE_WORD:
         bits = bits & move.mask
-    if move.shift == 0:
+    return shifted(bits, move.shift)
+
+
+def shifted(bits: Tensor, by: int) -> Tensor:
+    """Bits, some places up, or down if negative."""
+    if by == 0:
         return bits
-    return bits << move.shift if move.shift > 0 else bits >> -move.shift
+    return bits << by if by > 0 else bits >> -by

@@ -83,7 +83,8 @@ class Proofs:
 
 def at_places(tensor: Tensor, places: Tensor) -> Tensor:
     """Numbers (..., n, r) of the symbols at some places."""
-    if tensor.shape[-1] > 1 or math.prod(tensor.shape[:-2]) == 1:
+    plain = torch.compiler.is_compiling() or math.prod(tensor.shape[:-2]) == 1
+    if plain or tensor.shape[-1] > 1:
         return tensor.index_select(-2, places)
     # Of one row, which is four times faster on a CPU.
     one = tensor.squeeze(-1)
