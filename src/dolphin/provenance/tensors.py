@@ -93,9 +93,10 @@ class TensorProvenance(Provenance):
     def _reduce(self, operands: Sequence[Tensor], bucket: Any, start: int, width: int) -> Tensor:
         product: Tensor | None = None
         for tags, index in zip(operands, bucket.indices, strict=True):
+            chosen = index
             if width < bucket.width:
-                index = index.view(bucket.depth, -1)[:, start : start + width].reshape(-1)
-            gathered = tags.index_select(0, index).view(bucket.depth, width, *tags.shape[1:])
+                chosen = index.view(bucket.depth, -1)[:, start : start + width].reshape(-1)
+            gathered = tags.index_select(0, chosen).view(bucket.depth, width, *tags.shape[1:])
             product = gathered if product is None else self.mul(product, gathered)
         assert product is not None
         if bucket.pad is not None:
