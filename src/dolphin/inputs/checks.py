@@ -17,7 +17,7 @@ from torch import Tensor
 from dolphin.errors import InputError, SymbolError, listing, shorten
 from dolphin.execution.indices import to_device
 from dolphin.inputs.arguments import items
-from dolphin.provenance.differentiation import reading_is_free
+from dolphin.provenance.differentiation import array_of, reading_is_free
 from dolphin.provenance.facts import Groups, all_alone, each_alone
 from dolphin.provenance.numerics import IMPOSSIBLE, excess
 from dolphin.symbolic.bounded import registered
@@ -205,8 +205,11 @@ def check_values(operation: str, numbers: Tensor, kind: Kind) -> bool:
         return True
     if numbers.numel() == 0:
         return False
-    if kind == "logits" and math.isfinite(numbers.detach().sum().item()):
-        return False  # the usual case: one number shows that all are finite
+    if kind == "logits":
+        with torch.no_grad():
+            total = numbers.sum()
+        if math.isfinite(array_of(total)):
+            return False  # the usual case: one number shows that all are finite
     low, high = (bound.item() for bound in torch.aminmax(numbers.detach()))
     if low != low or (kind == "logits" and high == torch.inf):
         raise _not_a_number(operation, numbers, kind)
