@@ -230,6 +230,19 @@ def test_a_trace_under_exact_compiles_as_a_whole(dynamo):
     torch.testing.assert_close(compiled(*probs), traced(*probs))
 
 
+def test_candidates_of_compiled_searches_are_stored(dynamo):
+    """Otherwise a compiler writes one search into the next: more C++ than GCC can take."""
+    traced = dl.trace(closure, EDGES[:3], exclusive=False, provenance=dl.TopKProofs(k=3))
+    counter = dynamo.testing.EagerAndRecordGraphs()
+    compiled = torch.compile(traced, fullgraph=True, dynamic=True, backend=counter)
+    (probs,) = inputs((EDGES[:3],), False)
+    torch.testing.assert_close(compiled(probs), traced(probs))
+    (graph,) = counter.graphs
+    called = [str(node.target) for node in graph.graph.nodes]
+    maxima = called.count("max")  # up to three in each search
+    assert 0 < maxima <= 3 * sum("dolphin.stored" in target for target in called)
+
+
 def test_negated_proofs_compile_as_a_whole(dynamo):
     """Index lists, and arrays of which inputs are normalised, would need numpy's numbers.
 

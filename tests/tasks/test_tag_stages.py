@@ -116,3 +116,19 @@ def test_programs_can_be_traced(name):
     given = shared.numbers(3)
     traced, result = shared.trace("damp"), shared.run(given, "damp")
     torch.testing.assert_close(traced(*given), result.log_probs(traced.symbols))
+
+
+@pytest.mark.parametrize("provenance", PROVENANCES)
+@pytest.mark.parametrize("name", ["mugen", "sudoku", "pathfinder, straight", "pathfinder"])
+def test_a_trace_has_the_gradients_of_its_program(name, provenance):
+    """With numbers from which something follows: beyond 1, sums pass no gradient on."""
+    shared = SMALL[name]()
+    given = [numbers.requires_grad_() for numbers in shared.numbers(7)]
+    traced = shared.trace(provenance)
+    wanted = shared.run(given, provenance).probs(traced.symbols)
+    assert ((wanted > 0.01) & (wanted < 0.99)).any(1).sum() >= 3
+    found = traced.probs(*given)
+    torch.testing.assert_close(found, wanted)
+    gradients = torch.autograd.grad(wanted.square().sum(), given)
+    assert all(gradient.any() for gradient in gradients)
+    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), given), gradients)

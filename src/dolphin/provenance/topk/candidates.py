@@ -37,6 +37,25 @@ from dolphin.provenance.topk.proofs import (
 from dolphin.provenance.topk.weighing import SEARCHING, log_weights
 
 
+@torch.library.custom_op("dolphin::stored", mutates_args=(), schema="(Tensor x) -> Tensor")
+def _stored(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+_stored.register_fake(torch.empty_like)
+
+
+def stored(tensor: Tensor) -> Tensor:
+    """The same, in memory of its own, where a compiler would compute it again for every reader.
+
+    The candidates of one search follow from those of the search before. Written out for each of
+    their many readers, all of it in one function, these are a megabyte of C++ for paths on 2×2
+    blocks (178 s of CPU time, now 72), and more than GCC can take for paths on 6×6.
+    """
+    compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    return _stored(tensor) if compiled else tensor
+
+
 @dataclass(frozen=True)
 class _Chunk:
     """Some groups of a bucket: combination d of group w is at d * width + w."""
@@ -334,6 +353,7 @@ class Candidates:
 
     def _likeliest_absorbing(self, candidates: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
         """The best k, each time without those that equal or contain the last one chosen."""
+        candidates, patterns = stored(candidates), stored(patterns)
         scores, chosen = [], []
         for number in range(min(self.k, candidates.shape[0])):
             if number:
@@ -350,6 +370,7 @@ def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
     rounds = min(k, candidates.shape[0])
     if reading_is_free(candidates):
         return _best_of_packed(candidates, rounds)
+    candidates = stored(candidates)
     best, at = candidates.max(0, keepdim=True)
     scores, places = [best], [at]
     for _ in range(1, rounds):
