@@ -91,6 +91,17 @@ class BoundedCache(Generic[K, V]):
         """The value of a plain key, not counted as a use: for where every microsecond counts."""
         return self._entries.get(key)
 
+    def take(self, key: K) -> V | None:
+        """Remove an entry and return it: nobody else has it until it is `put` back."""
+        with lock:
+            value = self._entries.pop(key, None)
+            if value is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+                self.weight -= self.weigh(value)
+            return value
+
     def put(self, key: K, value: V) -> V:
         """Store `value`, unless another thread was faster: then return its value."""
         evicted = []  # freed after the lock: finalizers may run then

@@ -372,7 +372,7 @@ def test_kept_lines_of_sums_are_used_by_one_at_a_time():
     drawn = [torch.rand(count, width, rows).log_softmax(1) for _ in range(20)]
     sums._lines.clear()
     alone = [plain_chain(list(operands.unbind()), plans) for operands in drawn]
-    assert sums._lines  # they are kept, and full of what the last sums left
+    assert len(sums._lines)  # they are kept, and full of what the last sums left
     again: dict[int, list[torch.Tensor | None]] = {}
 
     def work(number):
@@ -390,6 +390,23 @@ def test_kept_lines_of_sums_are_used_by_one_at_a_time():
         sums._lines.clear()
         plain_chain(list(drawn[0].unbind()), plans)
     assert not any(each.is_inference() for pair in sums._lines.values() for each in pair)
+
+
+def test_lines_of_sums_of_the_latest_shapes_are_kept(monkeypatch):
+    """A batch of another size is as quick as the first ones, however many sizes there were."""
+    plans = [Convolution((3 + 2 * step, 3)) for step in range(7)]
+    made, make = [], sums._new_lines
+    monkeypatch.setattr(sums, "_new_lines", lambda *given: made.append(given) or make(*given))
+    sums._lines.clear()
+    for rows in range(1, 20):
+        operands = list(torch.rand(8, 3, rows).log_softmax(1).unbind())
+        made.clear()
+        plain_chain(operands, plans)
+        assert made
+        made.clear()
+        plain_chain(operands, plans)
+        assert not made
+    assert len(sums._lines) == sums._lines.limit
 
 
 @pytest.mark.parametrize(("n", "m"), [(200, 150), (150, 200)])

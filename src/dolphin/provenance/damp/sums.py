@@ -20,7 +20,7 @@ from torch import Tensor
 from dolphin.execution.indices import Convolution, IndexLists, to_device
 from dolphin.provenance.differentiation import transformed
 from dolphin.provenance.numerics import ZERO
-from dolphin.symbolic.bounded import register, registered
+from dolphin.symbolic.bounded import BoundedCache, register, registered
 
 _FEWEST = 4  # operands; fewer are as fast one after the other
 _MOST = 524_288  # products of a level at once
@@ -106,18 +106,17 @@ def _sums_of_pairs(pairs: Tensor, shape: tuple[int, ...]) -> Tensor:
     left, right = pairs.unbind()
     key = (pairs.shape, shape, pairs.dtype, pairs.device)
     kept = type(pairs) is Tensor and not transformed()
-    lines, slanted = (_lines.pop(key, None) if kept else None) or _new_lines(pairs, shape)
+    lines, slanted = (_lines.take(key) if kept else None) or _new_lines(pairs, shape)
     torch.mul(left, right.transpose(1, 2), out=slanted)
     sums = lines.sum(0)
-    if kept and len(_lines) < _MOST_KEPT:
-        _lines[key] = (lines, slanted)
+    if kept:
+        _lines.put(key, (lines, slanted))
     return sums
 
 
 # Zeros, and the places among them that products are written to, which are always the same. Whoever
 # uses them takes them out, so that nobody else does at the same time.
-_lines: dict[Hashable, tuple[Tensor, Tensor]] = {}
-_MOST_KEPT = 8
+_lines: BoundedCache[Hashable, tuple[Tensor, Tensor]] = BoundedCache(limit=16)
 register("lines of sums", _lines.__len__, _lines.clear)
 
 
