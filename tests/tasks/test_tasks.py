@@ -220,9 +220,7 @@ def test_mixed_lengths_are_rows_on_their_own():
 
     def run(rows, places):
         with dl.using(dl.TopKProofs(k=3)):
-            symbols = [
-                dl.Distribution.from_logits(logits[rows, i], hwf.SYMBOLS) for i in range(places)
-            ]
+            symbols = hwf.readings(logits[rows, :places])
         return hwf.calculate(symbols, lengths[rows], keep=7)
 
     together = run(slice(0, 3), 5)

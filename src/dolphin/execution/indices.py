@@ -12,8 +12,8 @@ Groups are known beforehand, so they are padded to rectangles once (`buckets`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,13 +23,15 @@ from dolphin.execution.buckets import Bucket, BucketTensors, bucketed, to_device
 from dolphin.symbolic.bounded import registered
 from dolphin.symbolic.plans import AntiDiagonals, Combinations, RowAddress
 
+T = TypeVar("T")
+
 
 class Index:
     """Places of an operand's tags, -1 where there is none (the tag **0**)."""
 
-    def __init__(self, places: np.ndarray) -> None:
+    def __init__(self, places: np.ndarray, complete: bool | None = None) -> None:
         self.places = places
-        self.complete = bool(places.min(initial=0) >= 0)
+        self.complete = bool(places.min(initial=0) >= 0) if complete is None else complete
         self._tensors: dict[torch.device, tuple[Tensor, Tensor | None]] = {}
 
     def __len__(self) -> int:
@@ -147,7 +149,7 @@ class Contraction:
         self._two_by_two: tuple[int, list[list[Contraction]]] | None = None
         self._devices: dict[torch.device, tuple[BucketTensors, ...]] = {}
         self._groups_on: dict[torch.device, Tensor] = {}
-        self._leading: dict[tuple[int, int], Index] = {}
+        self._derived: dict[Callable[[Contraction], Any], Any] = {}
         self._flat_on: dict[torch.device, tuple[list[Tensor], Tensor, Tensor | None]] = {}
 
     @property
@@ -219,46 +221,15 @@ class Contraction:
         return bool((np.diff(pairs) > 0).all()) or len(np.unique(pairs)) == len(pairs)
 
     @functools.cached_property
-    def meeting(self) -> tuple[list[Index], Index, Contraction]:
-        """A combination of each group, and the groups that have several.
-
-        Returns its places in each operand (-1 where there is none), the numbers of the groups with
-        more than one, and the contraction that makes these alone.
-        """
-        every = np.arange(self.combinations)
-        if self.combinations == self.groups and (self.group_of == every).all():
-            none = every[:0]
-            rest = Contraction([none for _ in self.indices], none, 0)
-            return [Index(index) for index in self.indices], Index(none), rest
-        one = np.full(self.groups, -1, dtype=np.int64)
-        one[self.group_of] = every
-        first = [Index(np.append(index, -1)[one]) for index in self.indices]
-        counts = np.bincount(self.group_of, minlength=self.groups)
-        several = np.flatnonzero(counts > 1)
-        rank = np.zeros(self.groups, dtype=np.int64)
-        rank[several] = np.arange(len(several))
-        among = np.flatnonzero(counts[self.group_of] > 1)
-        rest = [index[among] for index in self.indices]
-        searched = Contraction(rest, rank[self.group_of[among]], len(several))
-        return first, Index(several), searched
-
-    @functools.cached_property
     def places(self) -> list[Index]:
         """The place of every combination in each operand."""
         return [Index(index) for index in self.indices]
 
-    def leading(self, k: int, each: int) -> Index:
-        """The first k entries of every group, by rank, if each combination has so many entries.
-
-        Entries are in the order of their groups; -1 where a group has fewer than k.
-        """
-        kept = self._leading.get((k, each))
-        if kept is None:
-            counts = each * np.bincount(self.group_of, minlength=self.groups)
-            rank = np.arange(min(k, int(counts.max(initial=0))))[:, None]
-            place = np.where(rank < counts, np.cumsum(counts) - counts + rank, -1)
-            kept = self._leading[k, each] = Index(place.reshape(-1))
-        return kept
+    def derived(self, make: Callable[[Contraction], T]) -> T:
+        """What an algebra makes of these lists, once."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        return self._derived[make]
 
     def counts(self, wanted: np.ndarray) -> np.ndarray:
         """The number of combinations of some groups; 0 where there is no group (-1)."""

@@ -161,8 +161,13 @@ def _best_of_few(d: Tagged, k: int, ranking: np.ndarray, noise: Tensor | None) -
     """The places of the k best of each row in ascending order, `ABSENT` where there are fewer.
 
     Of equal ones the first are taken. Only the k-th best of a row is searched for: 25 instead of
-    57 microseconds for 64 rows of 63, sorted.
+    57 microseconds for 64 rows of 63, sorted. Mostly each row has k that are possible, and no tie.
     """
+    if noise is None:
+        last = np.partition(ranking, d.width - k, axis=1)[:, d.width - k, None]
+        places = _places_of_all(ranking >= last, k) if last.min() >= _IMPOSSIBLE else None
+        if places is not None:
+            return places
     possible = ranking >= _IMPOSSIBLE
     if isinstance(d.domain, RowSymbols):
         present = d.domain.numbers != ABSENT
@@ -174,11 +179,6 @@ def _best_of_few(d: Tagged, k: int, ranking: np.ndarray, noise: Tensor | None) -
     worth = np.where(possible, ranking, -np.inf)
     last = np.partition(worth, d.width - k, axis=1)[:, d.width - k, None]
     chosen = possible & (worth >= last)
-    flat = np.flatnonzero(chosen)
-    if len(flat) == d.batch * k:
-        places = flat.reshape(-1, k) - RowAddress(d.width).at(np.arange(d.batch)[:, None], 0)
-        if places[:, 0].min() >= 0 and places[:, -1].max() < d.width:  # k of each row
-            return places
     better = worth > last
     equal = chosen & ~better
     room = k - better.sum(1, keepdims=True)
@@ -188,6 +188,16 @@ def _best_of_few(d: Tagged, k: int, ranking: np.ndarray, noise: Tensor | None) -
     places = np.full((d.batch, k), ABSENT, dtype=np.int64)
     places[row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)] = place
     return places
+
+
+def _places_of_all(chosen: np.ndarray, k: int) -> np.ndarray | None:
+    """The places that are chosen in each row; None unless these are k everywhere."""
+    flat = np.flatnonzero(chosen)
+    if len(flat) != len(chosen) * k:
+        return None
+    width = chosen.shape[1]
+    places = flat.reshape(-1, k) - RowAddress(width).at(np.arange(len(chosen))[:, None], 0)
+    return places if places[:, 0].min() >= 0 and places[:, -1].max() < width else None
 
 
 def _best_of_many(d: Tagged, k: int, ranking: Tensor, noise: Tensor | None) -> np.ndarray:

@@ -52,6 +52,8 @@ def array_of(tensor: Tensor) -> np.ndarray:
             "real device."
         )
     if not transformed():
+        if not tensor.requires_grad:
+            return tensor.cpu().numpy()
         with torch.no_grad():  # where nothing is recorded, `numpy` detaches itself
             return tensor.cpu().numpy()
     while functorch.is_functorch_wrapped_tensor(tensor):

@@ -8,9 +8,9 @@ first two gets its own number, which is paired with the third. Where the symbols
 few enough, their results are stored in a grid instead, which is six times faster to look up (12
 instead of 75 ns per combination).
 
-A numpy call takes as long as looking up ten combinations in a dictionary, so results of calls with
-few combinations wait in one. Captions of videos, which are new in every step: a step takes four
-fifths of the time.
+A numpy call takes as long as looking up ten combinations in a dictionary, so where few combinations
+are looked up at a time, their results wait in one. Captions of videos, which are new in every step:
+a step takes four fifths of the time.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class Memo:
     2
     """
 
-    __slots__ = ("_newest", "_pairs", "_results", "_waiting", "arity")
+    __slots__ = ("_few", "_newest", "_pairs", "_results", "_waiting", "arity")
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
         self._pairs = [_HashTable() for _ in range(arity - 2)]
         self._results = _Numbered() if arity == 1 else _Pairs() if arity == 2 else _HashTable()
         self._waiting: dict[tuple[int, ...], int] = {}  # results that are not in arrays yet
+        self._few = False  # whether few combinations were looked up the last time
         self._newest = -1  # the largest number of a symbol in arrays
 
     def __len__(self) -> int:
@@ -61,7 +62,8 @@ class Memo:
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """The result for each combination, `MISSING` where none is remembered."""
         with lock:
-            if not self._are_few(columns):
+            self._few = self.arity > 1 and len(columns[0]) <= _FEW
+            if not self._few:
                 self._put_away()
                 return self._find(columns)
             waiting, newest = self._waiting, self._newest
@@ -85,7 +87,7 @@ class Memo:
             if since != len(self):
                 new = self.find(columns) == MISSING
                 columns, results = [column[new] for column in columns], results[new]
-            if self._are_few(columns):
+            if self._few:
                 self._waiting.update(zip(_combinations(columns), results.tolist(), strict=True))
                 if len(self._waiting) > _MOST_WAITING:
                     self._put_away()
@@ -93,9 +95,6 @@ class Memo:
                 self._put_away()
                 self._add(columns, results)
             return len(results)
-
-    def _are_few(self, columns: Sequence[np.ndarray]) -> bool:
-        return self.arity > 1 and len(columns[0]) <= _FEW
 
     def _put_away(self) -> None:
         """Move results from the dictionary into arrays."""

@@ -115,10 +115,10 @@ def _with_kept(
     )
     more = [np.full(len(place), address.size(rows.batch)) for address in rest]
     return (
-        np.append(results, own[at, place]),
-        np.append(row, whose),
+        np.concatenate((results, own[at, place])),
+        np.concatenate((row, whose)),
         rows.batch,
-        [np.append(*both) for both in zip(indices, [first.at(whose, place), *more], strict=True)],
+        list(map(np.concatenate, zip(indices, [first.at(whose, place), *more], strict=True))),
     )
 
 

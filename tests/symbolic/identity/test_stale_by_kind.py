@@ -130,7 +130,7 @@ TRICKS = {
         '[next(it) for _ in range(20)]'),
     'file handle position': (
         "import tempfile\nh=tempfile.TemporaryFile('w+')\nh.write('abc');h.seek(0)\ndef f(s): return (h.tell(),s)",
-        'h.read()'),
+        'h.read()', 'h.close()'),
     'StringIO': (
         "import io\nb=io.StringIO('a')\ndef f(s): return b.getvalue()+str(s)",
         "b.write('Q')"),
