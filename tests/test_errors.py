@@ -206,8 +206,10 @@ def test_provenances():
 def test_unknown_provenance():
     with fails("get_provenance", "'dampp'", "damp", "dtkp-am"):
         dl.get_provenance("dampp")
-    with fails("get_provenance", "dtkp-am", "wmc"):
+    with fails("get_provenance", "dtkp-am", "wmc", "takes k="):
         dl.get_provenance("dtkp-am", wmc="exact")
+    with fails("get_provenance", "viterbi", "k=", "takes none"):
+        dl.get_provenance("viterbi", k=3)
     with fails("TopKProofs", "k", "0"):
         dl.TopKProofs(k=0)
     with fails("provenance", "12", "get_provenance|DAMP()|TopKProofs"):
@@ -447,6 +449,43 @@ def test_a_fixpoint_that_does_not_end():
         dl.fixpoint(step, digits())
     with fails("fixpoint", "step", "Distribution", "None|NoneType"):
         dl.fixpoint(lambda d: None, digits())
+
+
+def test_a_step_that_changes_the_rows_or_the_provenance():
+    with fails("fixpoint", "step", "4 rows", "2", "stack"):
+        dl.fixpoint(lambda d: Distribution.stack([d, d]), digits())
+    with fails("fixpoint", "step", "1 rows", "2"):
+        dl.fixpoint(lambda d: d[0], digits())
+    with fails("fixpoint", "different provenances", "DAMP", "TopKProofs"):
+        dl.fixpoint(lambda d: digits(provenance=dl.TopKProofs(3)), digits())
+    spread = dl.fixpoint(lambda d: dl.union(digits(), d), digits(1))  # one row becomes two
+    assert spread.batch_size == 2
+
+
+def test_goals_that_cant_be_meant():
+    grow = operator.pos  # never called
+    with fails("fixpoint", "goal=", "key function"):
+        dl.fixpoint(grow, digits(), goal=3)
+    with fails("fixpoint", "goal=", "3"):
+        dl.fixpoint(grow, digits(), goal=(str, 3))
+    with fails("fixpoint", "goal=", "key function"):
+        dl.fixpoint(grow, digits(), goal=(str, digits()))
+    with fails("fixpoint", "goal=", "3 keys", "2 rows"):
+        dl.fixpoint(grow, digits(), goal=(str, list("abc")))
+    wanted = dl.fixpoint(lambda d: d, digits(), goal=(lambda n: n, torch.tensor([0, 2])))
+    assert [[s for s, _ in wanted.row(row)] for row in (0, 1)] == [[0], [2]]
+
+
+@pytest.mark.parametrize("loss", [dl.nll_loss, dl.bce_loss])
+def test_unhashable_targets(loss):
+    with fails("unhashable", "[0]", "tuple instead of a list"):
+        loss(digits(), [[0], 1])
+
+
+def test_numbers_of_a_row():
+    with fails("from_rows: row 0", "must be a tensor of numbers") as info:
+        Distribution.from_rows([("ab", [0.5, "x"])])
+    assert "order" not in str(info.value)  # symbols come first there
 
 
 def test_one_family():

@@ -253,3 +253,25 @@ def test_several_symbols_that_match_are_asked_once(per_row):
     wanted = [-math.log(0.4) - math.log(0.4), -2 * math.log(0.5)]
     assert losses.tolist() == pytest.approx(wanted, rel=1e-6)
     assert len(asked) == len(set(asked)) == 6
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_nan_is_one_symbol_for_losses(loss):
+    d = dl.Distribution(torch.tensor([[0.5, 0.5], [0.2, 0.8]]), [0, math.nan])
+    nan = float("nan")
+    alone = loss(d[1], [0])
+    torch.testing.assert_close(loss(d, [nan, 0], ignore=nan), alone)
+    torch.testing.assert_close(loss(d, [nan, 0], ignore=math.nan), alone)
+    torch.testing.assert_close(loss(d, [nan, 0], weight={math.nan: 0.0}), alone)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_have_gradients(loss):
+    d = dl.Distribution(torch.tensor([[0.5, 0.5], [0.2, 0.8]]), [0, 1])
+    weight = torch.tensor([1.0, 3.0], requires_grad=True)
+    wanted = torch.autograd.grad(loss(d, [0, 1], weight=weight), weight)[0]
+    assert wanted.abs().min() > 0
+    for given in (list(weight), {0: weight[0], 1: weight[1]}):
+        torch.testing.assert_close(
+            torch.autograd.grad(loss(d, [0, 1], weight=given), weight)[0], wanted
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 
@@ -167,3 +168,56 @@ def test_programs_show_what_they_are():
     assert repr(dl.batched(first)) == "batched(first)"
     traced = dl.trace(lambda d: d, "ab", provenance="exact")
     assert repr(traced).startswith("Traced(symbols=('a', 'b'), provenance=Exact(")
+
+
+def test_lists_of_tensor_entries_have_gradients():
+    p = torch.tensor([0.3, 0.7], requires_grad=True)
+    for d in (
+        dl.Distribution([p[0], 1 - p[0]], "ab"),
+        dl.Distribution([[p[0], 0.5], p], "ab"),
+        dl.Distribution.from_logits([p[0], p[1]], "ab"),
+        dl.Distribution.from_rows([("ab", [p[0], 0.2]), ("c", [1.0])]),
+        dl.Distribution.from_rows([("ab", list(p)), ("c", [1.0])]),
+    ):
+        (grad,) = torch.autograd.grad(d.probs(["a"]).sum(), p)
+        assert grad[0] != 0
+    assert dl.Distribution([p[0], 0.5], "ab").row(0) == [("a", pytest.approx(0.3)), ("b", 0.5)]
+    double = torch.tensor([0.3, 0.7], dtype=torch.float64)
+    assert dl.Distribution(list(double), "ab").dtype == torch.float64
+    with pytest.raises(dl.InputError, match="must be a tensor of numbers"):
+        dl.Distribution([torch.zeros(2), torch.zeros(3)], "ab")
+
+
+@pytest.mark.parametrize("family", [torch.distributions.Categorical, torch.distributions.Bernoulli])
+@pytest.mark.parametrize("asked", [(), ("probs",), ("logits",), ("logits", "probs")])
+def test_torch_distributions_keep_the_numbers_that_they_were_given(family, asked):
+    """torch computes logits from probabilities, and the other way round, with rounding."""
+    tiny = torch.tensor([[1e-20, 1.0], [0.0, 1.0]])
+    by_probs, logs = family(probs=tiny), torch.tensor([[-80.0, 0.0], [-100.0, 0.0]])
+    by_logits = family(logits=logs)
+    for name in asked:  # what somebody has asked for is kept in the object
+        getattr(by_probs, name), getattr(by_logits, name)
+    d = dl.Distribution(by_probs, "ab")
+    assert d.row(1)[0][1] == 0.0
+    torch.testing.assert_close(d.log_probs(["a"])[0, 0], torch.tensor(1e-20).log())
+    torch.testing.assert_close(dl.Distribution(by_logits, "ab").log_probs(["a"]), logs[:, :1])
+
+
+def test_a_bernoulli_has_no_groups():
+    given = torch.distributions.Bernoulli(torch.tensor([[0.2, 0.3]]))
+    assert dl.Distribution(given, "ab").row(0) == [
+        ("a", pytest.approx(0.2)), ("b", pytest.approx(0.3)),
+    ]  # fmt: skip
+    with pytest.raises(dl.InputError, match="Bernoulli hold independently"):
+        dl.Distribution(given, "ab", exclusive=[[0, 1]])
+
+
+def test_numbers_of_numpy_on_the_left_of_an_operator():
+    d = dl.Distribution([0.3, 0.7], [1, 2])
+    assert (np.float64(1) + d).symbols == (2.0, 3.0)
+    assert (np.int64(1) - d).symbols == (0, -1)
+    assert (np.int64(1) == d).row(0) == [(True, pytest.approx(0.3)), (False, pytest.approx(0.7))]
+    assert (np.float32(2) * d).symbols == (2.0, 4.0)
+    assert (np.float64(2) ** d).symbols == (2.0, 4.0)
+    with pytest.raises(dl.DolphinError):
+        np.array([1, 2]) + d

@@ -316,6 +316,7 @@ class Distribution(Operators[S_co], Generic[S_co]):
     if TYPE_CHECKING:
         __iter__: None  # so that type checkers reject a loop over a distribution
     else:
+        __array_ufunc__ = None  # a number of numpy on the left leaves the operator to this class
 
         def __iter__(self) -> Any:
             raise InputError(

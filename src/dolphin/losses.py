@@ -27,7 +27,7 @@ from dolphin.execution.profiling import profiled
 from dolphin.execution.selecting import row_mask
 from dolphin.execution.tagged import Tagged, operand
 from dolphin.inputs.arguments import option
-from dolphin.inputs.checks import check_values
+from dolphin.inputs.checks import check_values, with_tensors
 from dolphin.provenance.differentiation import array_of, reading_is_free
 from dolphin.provenance.numerics import IMPOSSIBLE, ZERO, log_of_others, log_of_rest
 from dolphin.reading import (
@@ -41,12 +41,13 @@ from dolphin.reading import (
     read_targets,
     target_places,
 )
+from dolphin.symbolic.kinds import canonical
 from dolphin.symbolic.symbols import Symbols
 
 Reduction = Literal["mean", "sum", "none"]
 
 
-Weight = Tensor | Sequence[float] | Mapping[Any, float]
+Weight = Tensor | np.ndarray | Sequence[float] | Mapping[Any, float]
 
 
 @eager
@@ -160,10 +161,14 @@ class _Rows:
         if isinstance(ignore, (Tensor, np.ndarray, Distribution, list, dict, set)):
             raise InputError(f"{operation}: ignore must be a symbol, got {shorten(ignore)}.")
         if ignore is not None:
-            counts = torch.tensor([target != ignore for target in read], dtype=torch.float64)
+            ignored = [_are_one(target, ignore) for target in read]
+            counts = 1.0 - torch.tensor(ignored, dtype=torch.float64)
             weights = counts if weights is None else weights * counts.to(weights.device)
             stand_in = next(iter(d.domain.members), ignore)  # a valid target: no warning
-            read = [stand_in if target == ignore else target for target in read]
+            read = [
+                stand_in if left_out else target
+                for target, left_out in zip(read, ignored, strict=True)
+            ]
         return cls(read, weights, reduction)
 
     def reduced(self, losses: Tensor) -> Tensor:
@@ -182,13 +187,20 @@ class _Rows:
         return total / weight.sum().clamp(min=torch.finfo(losses.dtype).tiny)
 
 
+def _are_one(target: Any, other: Any) -> bool:
+    """Whether two objects are one symbol, as every nan is."""
+    return bool(target == other) or canonical(target) in (canonical(other),)
+
+
 def _weights(operation: str, weight: Weight | None, targets: Sequence[Any]) -> Tensor | None:
     if weight is None:
         return None
     try:
         if isinstance(weight, Mapping):
-            weight = [float(weight.get(target, 1.0)) for target in targets]
-        numbers = torch.as_tensor(weight)
+            known = {canonical(target): number for target, number in weight.items()}
+            of_rows = [known.get(canonical(target), 1.0) for target in targets]
+            weight = [own if isinstance(own, Tensor) else float(own) for own in of_rows]
+        numbers = torch.as_tensor(with_tensors(weight))
     except (TypeError, ValueError, RuntimeError):
         numbers = None
     if numbers is None or numbers.shape != (len(targets),) or numbers.is_complex():

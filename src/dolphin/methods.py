@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsFloat, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    SupportsFloat,
+    SupportsIndex,
+    TypeVar,
+    overload,
+)
 
 import torch
 from torch import Tensor
@@ -131,7 +140,7 @@ class Methods(Holder, Generic[S_co]):
     @overload
     def negate(self, among: None = None) -> Distribution[S_co]: ...
     @overload
-    def negate(self, among: Iterable[T]) -> Distribution[T]: ...
+    def negate(self, among: Iterable[R]) -> Distribution[R]: ...
     @eager
     def negate(self, among: Iterable[Any] | None = None) -> Distribution[Any]:
         """The probability that each symbol does *not* hold: see `dolphin.negate`."""
@@ -141,7 +150,7 @@ class Methods(Holder, Generic[S_co]):
     @eager
     def sample(
         self,
-        k: int,
+        k: SupportsIndex,
         method: Literal["top", "categorical"] = "top",
         generator: torch.Generator | None = None,
     ) -> Distribution[S_co]:

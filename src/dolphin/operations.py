@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, SupportsIndex, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -162,7 +162,7 @@ def union(*distributions: Distribution[S]) -> Distribution[S]:
 @overload
 def negate(distribution: Distribution[S], among: None = None) -> Distribution[S]: ...
 @overload
-def negate(distribution: Distribution[Any], among: Iterable[S]) -> Distribution[S]: ...
+def negate(distribution: Distribution[Any], among: Iterable[R]) -> Distribution[R]: ...
 @eager
 def negate(distribution: Distribution[Any], among: Iterable[Any] | None = None) -> Any:
     """The same symbols with negated tags: the probability that each of them does *not* hold.
@@ -189,7 +189,7 @@ def negate(distribution: Distribution[Any], among: Iterable[Any] | None = None) 
 @eager
 def sample(
     distribution: Distribution[S],
-    k: int,
+    k: SupportsIndex,
     method: Literal["top", "categorical"] = "top",
     generator: torch.Generator | None = None,
 ) -> Distribution[S]:

@@ -297,3 +297,5 @@ lm.answers(["q"], parse=int).map(lambda x: x + 1)  # wrong
 dl.get_provenance("damp").k  # wrong
 dl.register_provenance("mine", dl.DAMP())  # wrong
 dl.trace(range(3), lambda x: x)  # wrong
+dl.negate(digits, among=[[1]])  # wrong
+digits.negate(among=[{1}])  # wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import RowSymbols
 from dolphin.symbolic.symbols import Symbols
 
-Rows = int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray
+Rows = SupportsIndex | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray
 
 RAISE: Any = object()  # there is no default
 SHOWN = 5  # symbols in a repr

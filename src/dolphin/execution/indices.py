@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 
 class Index:
-    """Places of an operand's tags, -1 where there is none (the tag **0**)."""
+    """Places of an operand's tags, -1 where there is none (the tag **0**).
+
+    `complete`: whether no place is -1, where that is known.
+    """
 
     def __init__(self, places: np.ndarray, complete: bool | None = None) -> None:
         self.places = places

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -128,7 +128,7 @@ _IMPOSSIBLE = -1e20  # symbols below are not sampled, unless there is room for a
 _LAST = -1e35  # after every symbol, before the places without one
 
 
-def check_sample(k: int, method: str, generator: Any) -> int:
+def check_sample(k: SupportsIndex, method: str, generator: Any) -> int:
     """The number k, as an `int`; refuse invalid arguments."""
     option("sample", "method", method, ("top", "categorical"))
     check_generator("sample", generator)
@@ -136,7 +136,7 @@ def check_sample(k: int, method: str, generator: Any) -> int:
 
 
 @profiled("sample", tags=True)
-def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
+def sampled(d: Tagged, k: SupportsIndex, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     k = check_sample(k, method, generator)
     if d.width <= k:  # every row keeps all it has, as a short row does among longer ones

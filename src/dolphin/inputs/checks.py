@@ -50,6 +50,19 @@ def check_order(operation: str, numbers: Any, symbols: Any, what: str) -> None:
         )
 
 
+def with_tensors(numbers: Any) -> Any:
+    """Lists of numbers of which some are tensors as one tensor, with gradients; others as given."""
+    if not isinstance(numbers, (list, tuple)):
+        return numbers
+    parts = [with_tensors(each) for each in numbers]
+    first = next((each for each in parts if isinstance(each, Tensor)), None)
+    if first is None:
+        return numbers
+    return torch.stack(
+        [each if isinstance(each, Tensor) else first.new_tensor(each) for each in parts]
+    )
+
+
 def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor:
     """The user's numbers as a floating-point tensor."""
     check_order(operation, numbers, symbols, what)
@@ -59,14 +72,17 @@ def read_tensor(operation: str, numbers: Any, symbols: Any, what: str) -> Tensor
         )
     if not isinstance(numbers, Tensor):
         try:
-            numbers = torch.as_tensor(numbers, dtype=None)
+            given = with_tensors(numbers)
+            read = given if isinstance(given, Tensor) else torch.as_tensor(given)
         except (TypeError, ValueError, RuntimeError) as error:
+            in_row = ": row " in operation
+            order = "" if in_row else f" The order of arguments is {operation}({what}, symbols)."
             raise InputError(
                 f"{operation}: {what} must be a tensor of numbers, got {shorten(numbers)} "
-                f"({error}). The order of arguments is {operation}({what}, symbols)."
+                f"({error}).{order}"
             ) from None
-        if numbers.dtype == torch.float64:
-            numbers = numbers.to(torch.get_default_dtype())
+        own = isinstance(given, Tensor) or read.dtype != torch.float64
+        numbers = read if own else read.to(torch.get_default_dtype())
     check_plain(operation, numbers, what)
     if numbers.is_complex():
         raise InputError(f"{operation}: {what} are complex numbers ({numbers.dtype}).")

@@ -56,7 +56,7 @@ class SharedLabels(NamedTuple):
 def read(operation: str, numbers: Any, symbols: Any, exclusive: Exclusive, kind: Kind) -> Given:
     """The input of `Distribution(numbers, symbols)` and of the constructors from logarithms."""
     if isinstance(numbers, torch.distributions.Distribution):
-        numbers, exclusive, kind = _of_torch(operation, numbers, exclusive)
+        numbers, kind, exclusive = _of_torch(operation, numbers, exclusive)
     tensor = read_tensor(operation, numbers, symbols, kind)
     if tensor.dim() not in (1, 2):
         instead = f"Flatten leading dimensions, e.g. {kind}.flatten(0, -2)."
@@ -105,7 +105,7 @@ def facts_of(
 
 def _of_torch(
     operation: str, given: torch.distributions.Distribution, exclusive: Exclusive
-) -> tuple[Tensor, Exclusive, Kind]:
+) -> tuple[Tensor, Kind, Exclusive]:
     """The numbers of a `torch.distributions` object, one per symbol."""
     if isinstance(given, torch.distributions.Categorical):
         if exclusive is not True:
@@ -113,14 +113,29 @@ def _of_torch(
                 f"{operation}: all symbols of a Categorical exclude each other, so exclusive must "
                 "be True. For symbols that hold independently give a Bernoulli."
             )
-        return given.logits, True, "logits"
-    if isinstance(given, torch.distributions.Bernoulli):  # symbols hold independently
-        return given.logits, False if exclusive is True else exclusive, "logits"
+        return *_as_given(given), True
+    if isinstance(given, torch.distributions.Bernoulli):
+        if not isinstance(exclusive, bool):
+            raise InputError(
+                f"{operation}: the symbols of a Bernoulli hold independently, so exclusive can't "
+                "be groups. For groups that exclude each other give probabilities."
+            )
+        return *_as_given(given), False
     raise InputError(
         f"{operation}: of torch.distributions, Categorical (one of the symbols) and Bernoulli "
         f"(each symbol independently) are supported, got {type(given).__name__}. Give "
         "probabilities of finitely many symbols instead."
     )
+
+
+def _as_given(
+    given: torch.distributions.Categorical | torch.distributions.Bernoulli,
+) -> tuple[Tensor, Kind]:
+    """Its probabilities or its logits: torch rounds those that it computes from the others."""
+    known = vars(given)  # the others appear here once somebody has asked for them
+    if "probs" not in known or ("logits" in known and given._param.equal(given.logits)):
+        return given.logits, "logits"
+    return given.probs, "probs"
 
 
 def read_each(

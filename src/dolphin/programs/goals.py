@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import InputError, shorten
+from dolphin.errors import InputError, MismatchError, shorten
 from dolphin.execution.tagged import Tagged, check_arity, tagged_of
 from dolphin.execution.unions import chosen_from, open_unions
+from dolphin.inputs.checks import listed_symbols
 from dolphin.operations import apply_if
 from dolphin.operations import filter as filter_symbols
 from dolphin.programs.goal_checks import check_keys, check_predicate
@@ -56,22 +57,32 @@ class Directed(Generic[S]):
 
 
 def _keeper(goal: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
-    if not isinstance(goal, tuple):
+    if not isinstance(goal, tuple) and callable(goal) and not isinstance(goal, Distribution):
         return lambda d: filter_symbols(d, goal)
-    if len(goal) != 2 or not callable(goal[0]) or isinstance(goal[1], (str, bytes)):
+    pair = isinstance(goal, tuple) and len(goal) == 2 and callable(goal[0])
+    if not pair or isinstance(goal[1], (str, bytes, Distribution)):
         raise InputError(
             f"fixpoint: goal= takes a predicate, or a key function and a list with the key that "
             f"each row asks for, got {shorten(goal)}. Write goal=(lambda path: path[0], [3, 7])."
         )
     key, asked = goal
     check_arity("fixpoint", "key of the goal", key, 1)
-    wanted = list(asked)
+    wanted = listed_symbols("fixpoint: goal=", asked)
     if not wanted:
         raise InputError("fixpoint: goal= got no keys; give the key that each row asks for.")
     rows = (
         Distribution.certain(wanted[0]) if len(wanted) == 1 else Distribution.certain_rows(wanted)
     )
-    return lambda d: apply_if(rows, d, _second, on=(_itself, key))
+
+    def keeps(d: Distribution[Any]) -> Distribution[Any]:
+        if d.batch_size not in (1, rows.batch_size) and rows.batch_size != 1:
+            raise MismatchError(
+                f"fixpoint: goal= has {len(wanted)} keys for {d.batch_size} rows; give one per "
+                "row, or one for all."
+            )
+        return apply_if(rows, d, _second, on=(_itself, key))
+
+    return keeps
 
 
 def _itself(key: Any) -> Any:

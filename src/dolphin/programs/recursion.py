@@ -9,7 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from dolphin.distribution import Distribution, distribution_of
-from dolphin.errors import FixpointError, InputError, UnsupportedError, listing, shorten
+from dolphin.errors import (
+    FixpointError,
+    InputError,
+    MismatchError,
+    UnsupportedError,
+    listing,
+    shorten,
+)
 from dolphin.execution.batching.pending import Pending
 from dolphin.execution.draws import rounds
 from dolphin.execution.eager import eager
@@ -21,7 +28,15 @@ from dolphin.execution.recursion.recurrences import Limit
 from dolphin.execution.recursion.renewing import changed, recursion
 from dolphin.execution.recursion.sketching import RowLoop
 from dolphin.execution.selecting import places_of
-from dolphin.execution.tagged import Tagged, check_arity, operand, present_only, tagged_of, usage
+from dolphin.execution.tagged import (
+    Tagged,
+    check,
+    check_arity,
+    operand,
+    present_only,
+    tagged_of,
+    usage,
+)
 from dolphin.execution.tracing import traced_fixpoint
 from dolphin.inputs.arguments import count, flag
 from dolphin.operations import union
@@ -208,6 +223,7 @@ def _repeated(
                 notes.end_round(tagged_of(old), tagged_of(new))
             with in_operation():
                 before, after = tagged_of(old), tagged_of(new)
+                _check_step(before, after)
                 watched = not limit.enough or _sees_changes(after)
                 settled = watched and _settled(before, after)
             if settled:
@@ -223,6 +239,17 @@ def _repeated(
         f"has {len(old)} symbols{added}. Make sure that step can't produce new symbols forever "
         "(bound a length, filter), or raise max_iterations."
     )
+
+
+def _check_step(before: Tagged, after: Tagged) -> None:
+    """Refuse a step that returns other rows, or another algebra, than it was given."""
+    check("fixpoint", [before, after], rows=False)
+    if after.batch != before.batch and before.batch != 1:
+        raise MismatchError(
+            f"fixpoint: step returned a distribution of {after.batch} rows for one of "
+            f"{before.batch}. A step gives each row its next symbols: use dolphin.stack or d[rows] "
+            "before or after the recursion."
+        )
 
 
 def _sees_changes(state: Tagged) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -110,6 +111,13 @@ def _made(operation: str, name: Any, **parameters: Any) -> Provenance:
     """A provenance by name. One's own factory may make anything."""
     make = _factory(operation, name)
     if name in ProvenanceName.__args__:
+        known = inspect.signature(make).parameters
+        unknown = next((given for given in parameters if given not in known), None)
+        if unknown is not None:
+            there = ", ".join(f"{own}=" for own in known) or "none"
+            raise InputError(
+                f"{operation}: {name!r} has no parameter {unknown}=; it takes {there}."
+            )
         return make(**parameters)
     try:
         made = make(**parameters)

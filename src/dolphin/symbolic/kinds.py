@@ -115,6 +115,15 @@ def canonical(symbol: Any) -> Any:
     return symbol
 
 
+def unhashable(symbol: Any) -> SymbolError:
+    """What is said of an object that has no hash."""
+    return SymbolError(
+        f"unhashable symbol {shorten(symbol)} of type {type(symbol).__name__}. Symbols are "
+        "hashable Python objects: use a tuple instead of a list, a frozenset instead of a set, a "
+        "frozen dataclass instead of a dict."
+    )
+
+
 def _refuse(symbol: Any, cls: type) -> None:
     """Raise for objects that hash by identity and can't be intended as symbols."""
     if cls.__module__.startswith("torch") and hasattr(symbol, "requires_grad"):

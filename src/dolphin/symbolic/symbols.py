@@ -19,6 +19,7 @@ from dolphin.symbolic.kinds import (
     equal,
     is_tuple,
     kind,
+    unhashable,
 )
 from dolphin.symbolic.tables import SymbolTable
 
@@ -126,7 +127,7 @@ class Symbols(Sequence[Any]):
         try:
             hash(symbol)
         except Exception:
-            raise SymbolError(f"unhashable symbol {shorten(symbol)}") from None
+            raise unhashable(symbol) from None
         try:
             place = index.get(symbol)
             return index.get(canonical(symbol), -1) if place is None else place

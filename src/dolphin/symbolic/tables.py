@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dolphin.errors import SymbolError, shorten
+from dolphin.errors import SymbolError
 from dolphin.symbolic.flat_kinds import NOT_FLAT, FlatKinds, flat_members, unite_nans
 from dolphin.symbolic.identity.changing import Changing, changing_among, is_plain
 from dolphin.symbolic.kinds import (
@@ -28,6 +28,7 @@ from dolphin.symbolic.kinds import (
     means_alike,
     obviously_alike,
     simple_type,
+    unhashable,
 )
 from dolphin.symbolic.locking import lock
 from dolphin.symbolic.memos import Memo
@@ -102,11 +103,7 @@ class SymbolTable:
         except SymbolError:
             raise
         except Exception:
-            raise SymbolError(
-                f"unhashable symbol {shorten(symbol)} of type {type(symbol).__name__}. Symbols are "
-                "hashable Python objects: use a tuple instead of a list, a frozenset instead of a "
-                "set, a frozen dataclass instead of a dict."
-            ) from None
+            raise unhashable(symbol) from None
         with lock:
             if compares_with_anything(symbol):
                 return self._number_ordinary(symbol, hashed)

@@ -65,6 +65,26 @@ def test_numbers_far_below_the_smallest_float(steps, monkeypatch):
         torch.testing.assert_close(torch.autograd.grad(found.sum(), (a, b)), wanted)
 
 
+@pytest.mark.parametrize(("gap", "other"), [(2, 2), (5, 1), (3, 7)])
+@pytest.mark.parametrize("step", [9.0, 36.0, 80.0])
+def test_numbers_with_impossible_ones_between_them(gap, other, step, monkeypatch):
+    """Steps from one possible symbol to the next count, whatever is impossible between them."""
+    given = []
+    for seed, every in enumerate((gap, other)):
+        slope = -step * torch.arange(130, dtype=torch.float64)[:, None]
+        steep = logs(130, 1.0, seed).detach() + slope
+        steep[torch.arange(130) % every != 0] = ZERO
+        given.append(steep.requires_grad_())
+    expected = brute_force(*given)
+    possible = expected > -1e29
+    assert expected[possible].min() < -1000
+    wanted = torch.autograd.grad(expected[possible].sum(), given)
+    for way in ("direct", "blocked"):
+        found = convolved(monkeypatch, way, *given)
+        torch.testing.assert_close(found[possible], expected[possible])
+        torch.testing.assert_close(torch.autograd.grad(found[possible].sum(), given), wanted)
+
+
 def test_where_values_are_not_read_blocks_are_smaller(monkeypatch):
     """As on a device that one would have to wait for: the steep case above goes through blocks."""
     monkeypatch.setattr(convolution, "reading_is_free", lambda tensor: False)

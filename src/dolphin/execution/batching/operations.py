@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import torch
 
@@ -233,7 +233,7 @@ def _negated(world: Symbols | None, d: Tagged) -> Tagged:
     return selecting.negated(d, world)
 
 
-def sampled(d: Tagged, k: int, method: str, generator: torch.Generator | None) -> Tagged:
+def sampled(d: Tagged, k: SupportsIndex, method: str, generator: torch.Generator | None) -> Tagged:
     """At most k symbols per row, chosen for each row separately, with their tags unchanged."""
     around = surroundings()
     sample = around.sample

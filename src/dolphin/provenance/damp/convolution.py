@@ -95,9 +95,12 @@ def _block_for(a: Tensor, b: Tensor) -> int:
 
 
 def _largest_step(logs: Tensor) -> float:
-    """How far neighbours are apart, leaving out those with probability 0."""
+    """How far neighbours are apart, leaving out what has probability 0 between them."""
     zero = logs < IMPOSSIBLE
-    steps = logs.diff(dim=0).abs().masked_fill_(zero[1:] | zero[:-1], 0.0)
+    if zero.any():
+        last = torch.arange(len(logs))[:, None].masked_fill(zero, 0).cummax(0).values
+        logs = logs.gather(0, last)  # each 0 like the last number before it
+    steps = logs.diff(dim=0).abs().masked_fill_(logs[:-1] < IMPOSSIBLE, 0.0)
     return steps.amax().item()
 
 

@@ -103,10 +103,10 @@ def newest_table(parts: Sequence[Formulas]) -> FormulaTable:
 class Seating:
     """One table and one list of inputs for the formulas of several parts.
 
-    Mostly no two inputs have facts in common, and each has one place in the list: those of all
-    parts are the same, or follow each other (`sizes` of each part), or are at `positions`.
-    Otherwise an input may be in several slots, each in some rows: `places` of each input of each
-    part.
+    Mostly no two inputs have facts in common (`apart`), and each has one place in the list: those
+    of all parts are the same, or follow each other (`sizes` of each part), or have positions of
+    their own. Otherwise an input may be in several slots, each in some rows: `places` of each
+    input of each part.
     """
 
     __slots__ = ("_positions", "apart", "batch", "inputs", "parts", "places", "sizes", "table")

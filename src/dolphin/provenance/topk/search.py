@@ -205,7 +205,7 @@ class _Meeting:
         there = rank < counts
         places = np.full((len(rank), self.groups), -1, dtype=np.int64)
         np.add(begins, self.first, out=places[:slots], where=self.first >= 0)
-        places[:, self.several] = there - 1  # to be replaced, where there is a proof
+        places[:, self.several] = np.where(there, 0, -1)  # to be replaced, where there is a proof
         return _Ranking(
             Index((begins + self.among).reshape(-1), complete=True),
             Index(np.tile(self.whose, slots), complete=True),

@@ -120,7 +120,10 @@ class LikeliestWays:
         return self.form.turns[0].reached
 
     def round(self, groups: np.ndarray) -> np.ndarray:
-        """Extend the proofs that lead to these symbols; returns those of the next round."""
+        """Extend the proofs that lead to these symbols; returns those of the next round.
+
+        In the first rounds after the start these are known: they were listed beforehand.
+        """
         turn = self._turn()
         changes = self._improved(turn.back if self.fresh else self._known(groups))
         if len(turn.ahead.symbols):
@@ -191,7 +194,7 @@ class LikeliestWays:
         return gain
 
     def _best(self, gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The largest along the first dimension, and its place.
+        """The largest along the first dimension, and its place; overwrites `gain`.
 
         A maximum is many times faster without its place, so sums carry it in their last bits, far
         below their precision; of equal ones the first wins, because all of them are below zero.
