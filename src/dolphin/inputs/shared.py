@@ -133,7 +133,8 @@ def _as_given(
 ) -> tuple[Tensor, Kind]:
     """Its probabilities or its logits: torch rounds those that it computes from the others."""
     known = vars(given)  # the others appear here once somebody has asked for them
-    if "probs" not in known or ("logits" in known and given._param.equal(given.logits)):
+    logits, parameter = known.get("logits"), known["_param"]
+    if "probs" not in known or (logits is not None and torch.equal(parameter, logits)):
         return given.logits, "logits"
     return given.probs, "probs"
 

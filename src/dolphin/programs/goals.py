@@ -57,15 +57,20 @@ class Directed(Generic[S]):
 
 
 def _keeper(goal: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
-    if not isinstance(goal, tuple) and callable(goal) and not isinstance(goal, Distribution):
-        return lambda d: filter_symbols(d, goal)
-    pair = isinstance(goal, tuple) and len(goal) == 2 and callable(goal[0])
-    if not pair or isinstance(goal[1], (str, bytes, Distribution)):
-        raise InputError(
-            f"fixpoint: goal= takes a predicate, or a key function and a list with the key that "
-            f"each row asks for, got {shorten(goal)}. Write goal=(lambda path: path[0], [3, 7])."
-        )
-    key, asked = goal
+    if isinstance(goal, tuple) and len(goal) == 2 and callable(goal[0]):
+        if not isinstance(goal[1], (str, bytes, Distribution)):
+            return _looked_up(*goal)
+    elif callable(goal):
+        predicate: Any = goal
+        return lambda d: filter_symbols(d, predicate)
+    raise InputError(
+        f"fixpoint: goal= takes a predicate, or a key function and a list with the key that each "
+        f"row asks for, got {shorten(goal)}. Write goal=(lambda path: path[0], [3, 7])."
+    )
+
+
+def _looked_up(key: Any, asked: Any) -> Callable[[Distribution[Any]], Distribution[Any]]:
+    """Selects the symbols with the key that each row asks for."""
     check_arity("fixpoint", "key of the goal", key, 1)
     wanted = listed_symbols("fixpoint: goal=", asked)
     if not wanted:

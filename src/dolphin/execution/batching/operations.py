@@ -241,7 +241,7 @@ def sampled(d: Tagged, k: SupportsIndex, method: str, generator: torch.Generator
         known = recalled_row(around, d, "sample", k, method, id(generator))
         if known is not None:
             return known
-    selecting.check_sample(k, method, generator)
+    k = selecting.check_sample(k, method, generator)
     common = None if sample is None else _common(sample, [d])
     if sample is None or common is None:
         return selecting.sampled(d, k, method, generator)
