@@ -46,9 +46,13 @@ class LiteralDolphin(Literal):
         """Tags of symbols that a row did not sample are 0 in that row, as in Dolphin."""
         return super().sample(d, k, per_row=per_row)
 
-    def apply_if(self, *arguments: Any, on: Any = None, where: Any = None) -> Dense:
-        """Both a join key and a further condition, in all rows."""
+    def apply(self, *arguments: Any, where: Any = None) -> Dense:
+        """In all rows."""
         assert where is None or where.all()
+        return super().apply(*arguments)
+
+    def apply_if(self, *arguments: Any, on: Any = None) -> Dense:
+        """Both a join key and a further condition."""
         if on is None or len(arguments) == 3:
             return super().apply_if(*arguments, on=on)
         one, other, function, condition = arguments
@@ -116,8 +120,13 @@ def inputs_of(name: str, batch: int, generator: torch.Generator) -> list[tuple[T
     else:
         program = Formula(int(name.partition("-")[2]))
         scores, _ = program.draw(batch, "early", generator)
-        places = scores.double().softmax(-1).unbind(1)
-        parts = [(place, formulas.SYMBOLS, True) for place in places]
+        digits, operators = scores.double().split([10, 4], dim=-1)
+        parts = [
+            (operators[:, place].softmax(-1), formulas.OPERATORS, True)
+            if place % 2
+            else (digits[:, place].softmax(-1), formulas.DIGITS, True)
+            for place in range(program.length)
+        ]
     return [(p.detach().clone().requires_grad_(), symbols, e) for p, symbols, e in parts]
 
 
