@@ -456,7 +456,7 @@ def test_a_step_that_changes_the_rows_or_the_provenance():
         dl.fixpoint(lambda d: Distribution.stack([d, d]), digits())
     with fails("fixpoint", "step", "1 rows", "2"):
         dl.fixpoint(lambda d: d[0], digits())
-    with fails("fixpoint", "different provenances", "DAMP", "TopKProofs"):
+    with fails("fixpoint", "step", "DAMP", "TopKProofs", "same"):
         dl.fixpoint(lambda d: digits(provenance=dl.TopKProofs(3)), digits())
     spread = dl.fixpoint(lambda d: dl.union(digits(), d), digits(1))  # one row becomes two
     assert spread.batch_size == 2
