@@ -41,7 +41,7 @@ def likeliest_in_rows(
     literal = other.fields is not None and other.k == 1 and len(other.layout.placements) == 1
     if not literal or start.signed or other.signed:
         return None
-    if k * len(growth.group_of) * merge([start.layout, other.layout]).words > chunk_elements():
+    if k * len(growth.group_of) > chunk_elements():
         return None
     search = _Search(growth, starts, keeps, k, start, other)
     changed, appeared = np.arange(growth.sizes[0]), np.ones(growth.sizes[0], dtype=bool)
@@ -196,8 +196,14 @@ class _Search:
         proofs = self._best(self._candidates(groups))
         again = _containing(proofs)
         if len(again):
-            proofs.put(again, self._best_absorbing(self._candidates(groups[again])))
+            for some in self._pieces(groups, again):
+                proofs.put(some, self._best_absorbing(self._candidates(groups[some])))
         return proofs
+
+    def _pieces(self, groups: np.ndarray, places: np.ndarray) -> list[np.ndarray]:
+        """Some places of groups, as many at a time as all their candidates may take in memory."""
+        numbers = self.into.counts[groups[places]] * self.k * self.words
+        return np.split(places, 1 + np.flatnonzero(np.diff(np.cumsum(numbers) // chunk_elements())))
 
     def _candidates(self, groups: np.ndarray) -> _Candidates:
         places, counts, starts = self.into.places(groups)
