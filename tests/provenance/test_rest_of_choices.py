@@ -163,3 +163,25 @@ def test_viterbi_still_names_the_facts_of_one_proof():
         torch.tensor([[2.0, 0.1, 0.0]], requires_grad=True), "abc", provenance="viterbi"
     )
     assert dl.most_likely([d], dl.negate(d), ["a"]) == [("b",)]
+
+
+@pytest.mark.parametrize("provenance", ["damp", "noisy-or"])
+def test_what_is_left_of_groups_of_per_row_symbols(provenance):
+    """A softmax beside an independent symbol, in each row; the second row is shorter."""
+    logits = torch.tensor([26.2, 1.0, -20.54, 0.3], requires_grad=True)
+    parts = logits[[1, 2, 3, 0]], logits[[1, 2, 3]]
+    rows = [([4, 0, 7, 1], parts[0]), ([5, 0, 7], parts[1])]
+    d = dl.Distribution.from_rows(rows, exclusive=[[0, 1]], logits=True, provenance=provenance)
+    negated = dl.negate(d)
+    double = logits.detach().double().requires_grad_()
+    rest = double[1:3].log_softmax(0).flip(0)
+    alone = torch.nn.functional.logsigmoid(-double)
+    wanted = [torch.stack([*rest, alone[3], alone[0]]), torch.stack([*rest, alone[3]])]
+    for row, (symbols, _) in enumerate(rows):
+        found = negated[row].log_probs(symbols)[0]
+        torch.testing.assert_close(found.double(), wanted[row], rtol=1e-5, atol=1e-6)
+        grads = (
+            torch.autograd.grad(logs.sum(), leaf, retain_graph=True)[0].double()
+            for logs, leaf in ((found, logits), (wanted[row], double))
+        )
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)

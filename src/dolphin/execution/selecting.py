@@ -91,7 +91,7 @@ def negation_of_all(d: Tagged) -> Tags:
         return negation(d, tags)
     if d.exclusive:
         return d.provenance.negate_choices(tags, d.width)
-    if not isinstance(groups, tuple) or not d.shared:
+    if not isinstance(groups, tuple):
         return negation(d, tags)
     width = max(map(len, groups))
     places = np.full((len(groups), width), -1, dtype=np.int64)
@@ -99,9 +99,13 @@ def negation_of_all(d: Tagged) -> Tags:
     for number, group in enumerate(groups):
         places[number, : len(group)] = group
         back[list(group)] = number * width + np.arange(len(group))
+    if not d.shared:  # the same for each row
+        row = np.arange(d.batch)
+        places = np.where(places < 0, -1, RowAddress(d.width).at(row[:, None, None], places))
+        back = RowAddress(len(groups) * width).at(row[:, None], back)
     side_by_side = d.provenance.select(tags, kept_index(places.reshape(-1)))
     negated = d.provenance.negate_choices(side_by_side, width)
-    return d.provenance.select(negated, kept_index(back))
+    return d.provenance.select(negated, kept_index(back.reshape(-1)))
 
 
 def negation(d: Tagged, tags: Tags) -> Tags:
