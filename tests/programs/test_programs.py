@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+
 import pytest
 import torch
 
@@ -352,3 +355,58 @@ def test_an_error_inside_a_program_is_one_sentence():
 
     with pytest.raises(dl.DolphinError, match=r"Normalise them first after choosing 1\.$"):
         wrong(dl.Distribution([1.0], [1]))
+
+
+@pytest.mark.parametrize("algebras", list(itertools.permutations(["damp", "dtkp-am", "exact"])))
+def test_certain_symbols_under_one_algebra_after_another(algebras):
+    """Which certain operands a plan leaves out depends on the algebra."""
+
+    @dl.program
+    def pair(a, b):
+        return dl.choose(a), dl.choose(b)
+
+    @dl.program
+    def length(a):
+        return len(dl.choose(a))
+
+    for algebra in (*algebras, *algebras):
+        with dl.using(algebra):
+            certain = dl.union(*map(dl.Distribution.certain, "ab"))
+            coin = dl.Distribution([0.25, 0.75], [0, 1])
+        expected = dl.apply(certain, coin, lambda a, b: (a, b))
+        torch.testing.assert_close(pair(certain, coin).probs(), expected.probs())
+        torch.testing.assert_close(length(certain).probs(), certain.map(len).probs())
+
+
+_factor = 1
+
+
+@dl.program
+def _scaled(a, b):
+    return _factor * (dl.choose(a) + dl.choose(b))
+
+
+def test_a_repeated_call_notices_what_has_changed(monkeypatch):
+    """Later calls are recognised without looking at their arguments' contents."""
+    dice = [dl.Distribution([0.5, 0.5], [1, 2]) for _ in range(2)]
+    three = dl.Distribution([0.5, 0.25, 0.25], [1, 2, 3])
+    for factor in (1, 1, 1, 10, 10, 1):
+        monkeypatch.setattr(sys.modules[__name__], "_factor", factor)
+        for a, b in itertools.product([*dice, three], repeat=2):
+            pairs = (
+                [(x, x) for x in a.symbols] if a is b else itertools.product(a.symbols, b.symbols)
+            )
+            assert set(_scaled(a, b).symbols) == {factor * (x + y) for x, y in pairs}
+
+
+def test_a_repeated_call_checks_its_operands():
+    coins = [dl.Distribution(torch.full((rows, 2), 0.5), [1, 2]) for rows in (1, 2, 3)]
+    for _ in range(3):
+        assert _scaled(coins[0], coins[2]).batch_size == 3
+        with pytest.raises(dl.DolphinError, match="batch sizes"):
+            _scaled(coins[1], coins[2])
+        double = dl.Distribution(torch.full((2, 2), 0.5, dtype=torch.float64), [1, 2])
+        assert _scaled(coins[1], double).dtype == torch.float64
+        other = dl.Distribution([0.5, 0.5], [1, 2], provenance="viterbi")
+        with pytest.raises(dl.DolphinError, match="provenances"):
+            _scaled(coins[0], other)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dolphin.execution import draws as drawing
 from dolphin.execution.run import Outcome, left_out, run, run_shared
-from dolphin.execution.tagged import Tagged, agreed, like_of
+from dolphin.execution.tagged import Tagged, agreed, alike, like_of
 from dolphin.provenance.contract import Tags
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.chance import Chance, DrawLabels, Draws
@@ -195,8 +195,11 @@ def run_plan(
     site: Hashable,
 ) -> Tagged:
     """The result of a plan over shared symbols."""
-    operands = agreed(operands)
-    skipped = left_out(outcome.provenance, operands) if operands else []
+    if operands and alike(operands):
+        skipped = [False] * len(operands)
+    else:
+        operands = agreed(operands)
+        skipped = left_out(outcome.provenance, operands) if operands else []
     if whole.simple and operands:
         return run_shared(whole.plan, operands, skipped, outcome)
     like = like_of(operands)

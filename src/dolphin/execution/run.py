@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from dolphin.errors import InputError, shorten
@@ -298,6 +298,11 @@ def left_out(provenance: Provenance, operands: Sequence[Tagged]) -> list[bool]:
     if all(skipped) and not one_result and not ones_absorb(provenance):
         return [False] * len(operands)
     return skipped
+
+
+def way_of_certain(provenance: Provenance) -> Hashable:
+    """What `left_out` depends on apart from the operands: part of the key of a plan."""
+    return provenance.repeatable, frozenset(provenance.laws)
 
 
 def ones_absorb(provenance: Provenance) -> bool:

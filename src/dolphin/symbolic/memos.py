@@ -10,7 +10,9 @@ instead of 75 ns per combination).
 
 A numpy call takes as long as looking up ten combinations in a dictionary, so where few combinations
 are looked up at a time, their results wait in one. Captions of videos, which are new in every step:
-a step takes four fifths of the time.
+a step takes four fifths of the time. A grid pays sooner than a hash table: 320 new combinations of
+two symbols take 65 microseconds in a grid and 180 in a dictionary, those of three symbols 470 in
+hash tables and 195 in a dictionary.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _FEWEST = 64  # places of an empty table, a power of two
 _LARGEST = 1 << 22  # cells of a grid, of four bytes each
 _EMPTIEST = 64  # cells of a grid for each result, at most
 _SMALL = 1 << 14  # a grid up to this size may be almost empty
-_FEW = 256  # combinations that are looked up one by one
+_FEW_PAIRS, _FEW = 64, 640  # combinations that are looked up one by one: of two symbols, of more
 _MOST_WAITING = 4096  # results in a dictionary
 
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # left numbers, right numbers, results
@@ -62,7 +64,8 @@ class Memo:
     def find(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """The result for each combination, `MISSING` where none is remembered."""
         with lock:
-            self._few = self.arity > 1 and len(columns[0]) <= _FEW
+            few = _FEW_PAIRS if self.arity == 2 else _FEW
+            self._few = self.arity > 1 and len(columns[0]) <= few
             if not self._few:
                 self._put_away()
                 return self._find(columns)
