@@ -67,9 +67,9 @@ class Tree:
             sums = _sums_of_pairs(level, (2 * width, rows))
             return sums[: self.count * (self.width - 1) + 1], [*levels, level]
         # a[i]·b[wanted - i], or 0 if there is no such place; and the same with a and b exchanged
-        places = self.wanted - np.arange(width)[:, None]
-        places[(places < 0) | (places >= width)] = width - 1
-        places = places * rows + np.arange(rows)
+        places = _partners(width).take(self.wanted, axis=1)
+        places *= rows
+        places += np.arange(rows)
         both = np.stack([places + width * rows, places]).reshape(level.shape)
         others = level.take(to_device(both, level.device))
         return (level * others).sum((0, 1, 2, 3)).mul_(0.5), [*levels, others]
@@ -84,6 +84,18 @@ class Tree:
         for pairs in reversed(kept):
             grads = _gradients(pairs, grads)
         return grads.view(-1, grads.shape[-1])
+
+
+@registered("partners in sums")
+@functools.lru_cache(maxsize=32)
+def _partners(width: int) -> np.ndarray:
+    """(width, sums): for each place and each sum, the place of the other summand.
+
+    Where there is none, the last place, which is always 0.
+    """
+    places = np.arange(2 * width - 1) - np.arange(width)[:, None]
+    places[(places < 0) | (places >= width)] = width - 1
+    return places
 
 
 def _certain(width: int, like: Tensor, first: float, rest: float) -> Tensor:

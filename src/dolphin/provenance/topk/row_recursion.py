@@ -272,8 +272,7 @@ class _Search:
             place = np.minimum.reduceat(first, given.starts)
             slot, winner = place >> bits, given.starts + (place & ((1 << bits) - 1))
             chosen.append(_Some(*(part[slot, winner] for part in every)))
-            absorbed = ((chosen[-1].patterns[groups] & ~every.patterns) == 0).all(-1)
-            every.scores[absorbed] = NO_PROOF
+            every.scores[_contains(every.patterns, chosen[-1].patterns[groups])] = NO_PROOF
         return _in_order(chosen)
 
     def result(self, growth: Growth) -> Proofs:
@@ -334,8 +333,7 @@ def _containing(proofs: _Some) -> np.ndarray:
         possible |= lengths[:, one] != lengths[:, other]
         some = np.flatnonzero(possible & (scores[:, other] > NO_PROOF))
         pair = patterns[some, one], patterns[some, other]
-        both = pair[0] & pair[1]
-        marked[some] |= (both == pair[0]).all(1) | (both == pair[1]).all(1)
+        marked[some] |= _contains(*pair) | _contains(*pair[::-1])
     return np.flatnonzero(marked)
 
 
@@ -347,9 +345,16 @@ def _likeliest_of(every: _Some, k: int) -> _Some:
     for _ in range(k):
         at = scores.argmax(1)
         chosen.append(_Some(scores[rows, at], every.patterns[rows, at], every.lengths[rows, at]))
-        absorbed = ((chosen[-1].patterns[:, None] & ~every.patterns) == 0).all(-1)
-        scores[absorbed] = NO_PROOF
+        scores[_contains(every.patterns, chosen[-1].patterns[:, None])] = NO_PROOF
     return _in_order(chosen)
+
+
+def _contains(larger: np.ndarray, smaller: np.ndarray) -> np.ndarray:
+    """Where proofs (..., W) contain others: word by word, as numpy is slow along a short axis."""
+    every = (smaller[..., 0] & ~larger[..., 0]) == 0
+    for word in range(1, larger.shape[-1]):
+        every &= (smaller[..., word] & ~larger[..., word]) == 0
+    return every
 
 
 def _in_order(chosen: Sequence[_Some]) -> _Some:
