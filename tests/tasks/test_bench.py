@@ -20,7 +20,7 @@ from dolphin_tasks.sum_n.program import add_up
 
 KEYS = {
     "name", "provenance", "batch", "neural_s", "forward_s", "backward_s", "ratio", "peak_mb",
-    "udf_calls_first", "udf_calls_later", "host_ms", "kernels",
+    "udf_calls_first", "udf_calls_later", "host_ms", "kernels", "cold_s",
 }  # fmt: skip
 ALL = [
     "sum-5", "sum-10", "sum-15", "sum-1024", "product-16", "product-20", "add-15", "hwf-7",
@@ -107,6 +107,28 @@ def test_losses_and_gradients_are_finite_and_reach_the_scores(case):
         # Early on, hardly a formula reaches its label; and sums over paths are clipped at 1.
         if inputs == "confident" and (case.name, case.provenance) != ("path-6x6", "damp"):
             assert (scores.grad != 0).any()
+
+
+def test_steps_right_after_the_network_are_told_apart(monkeypatch):
+    """They take longer: a median over all steps of short programs doesn't show it."""
+    warm = []
+
+    def network(_):
+        warm.clear()
+        return 1.0, 2.0
+
+    def symbolic(_):
+        warm.append(None)
+        return (0.3, 0.6) if len(warm) == 1 else (0.1, 0.2)
+
+    monkeypatch.setattr(timing._Network, "step", network)
+    monkeypatch.setattr(timing._Symbolic, "step", symbolic)
+    (case,) = choose(["sum-5"], batch=2)
+    draws = Draws(case.program, 2, "early", torch.device("cpu"))
+    found = timing.time_both(case.program, case.algebra(), draws, steps=50, budget=40.0)
+    assert found.symbolic == timing.Times(0.1, 0.2)
+    assert found.cold == timing.Times(0.3, 0.6)
+    assert found.network == timing.Times(1.0, 2.0)
 
 
 def test_command_line_prints_a_table_and_writes_json(tmp_path, capsys, monkeypatch):

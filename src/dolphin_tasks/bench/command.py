@@ -42,6 +42,8 @@ class Measurement:
     udf_calls_later: int
     neural_forward_s: float
     neural_backward_s: float
+    cold_s: float
+    """A symbolic step right after the network, as in training, forward and backward."""
     host_ms: float
     """Python and numpy of a symbolic step, with the launches of its torch operations."""
     kernels: int
@@ -63,7 +65,7 @@ def measure(
     draws = Draws(case.program, case.batch, inputs, where)
     dl.cache_clear()
     first = _function_calls(case, draws)
-    symbolic, neural = time_both(case.program, case.algebra(), draws, steps, BUDGET)
+    symbolic, cold, neural = time_both(case.program, case.algebra(), draws, steps, BUDGET)
     later = _function_calls(case, draws)
     launched = count_launches(case, draws)
     return Measurement(
@@ -82,6 +84,7 @@ def measure(
         udf_calls_later=later,
         neural_forward_s=neural.forward,
         neural_backward_s=neural.backward,
+        cold_s=cold.total,
         host_ms=1e3 * launched.host_s,
         kernels=launched.kernels,
         compared=compare(case.program, case.algebra(), draws, min(steps, 7)),
@@ -107,10 +110,10 @@ def _function_calls(case: Case, draws: Draws) -> int:
 
 
 COLUMNS = (
-    "program", "provenance", "B", "neural ms", "forward ms", "backward ms", "ratio", "target",
-    "peak MB", "host ms", "kernels", "calls", "calls later",
+    "program", "provenance", "B", "neural ms", "forward ms", "backward ms", "cold ms", "ratio",
+    "target", "peak MB", "host ms", "kernels", "calls", "calls later",
 )  # fmt: skip
-WIDTHS = (16, 12, 5, 10, 10, 11, 8, 8, 8, 8, 8, 8, 11)
+WIDTHS = (16, 12, 5, 10, 10, 11, 8, 8, 8, 8, 8, 8, 8, 11)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -128,6 +131,7 @@ def _cells(m: Measurement) -> tuple[str, ...]:
         f"{1e3 * m.neural_s:.1f}",
         f"{1e3 * m.forward_s:.2f}",
         f"{1e3 * m.backward_s:.2f}",
+        f"{1e3 * m.cold_s:.2f}",
         f"{m.ratio:.4f}",
         "" if m.target is None else f"{m.target:g}{'' if m.ratio <= m.target else ' !'}",
         "" if m.peak_mb is None else f"{m.peak_mb:.0f}",

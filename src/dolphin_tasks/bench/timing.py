@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,14 +59,26 @@ class Draws:
         return scores.to(self.device).requires_grad_(), labels
 
 
+class Turns(NamedTuple):
+    """Medians of the symbolic part alone, of its steps right after the network, of the network."""
+
+    symbolic: Times
+    cold: Times
+    network: Times
+
+
 def time_both(
     program: Program, provenance: dl.Provenance, draws: Draws, steps: int, budget: float
-) -> tuple[Times, Times]:
+) -> Turns:
     """Medians of the symbolic part alone and of the network alone, after warm-up.
 
     They take turns, because the speed of a machine changes from one second to the next: both see
     the same. A turn has at least one step of each, and of a short program as many as take
     `SHORTEST` seconds. Turns end early when all of them have taken `budget` seconds.
+
+    The first symbolic step of a turn finds the processor's caches as training does: meanwhile the
+    network, or whatever else the machine does, has used them. Short programs take up to three times
+    as long as in later steps.
     """
     symbolic, network = _Symbolic(program.loss, provenance, draws), _Network(program, draws)
     for _ in range(WARM_UP):
@@ -74,16 +86,19 @@ def time_both(
     network.step()
     turns = min(steps, MOST_TURNS)
     times: list[tuple[float, float]] = []
+    cold: list[tuple[float, float]] = []
     neural: list[tuple[float, float]] = []
     started = time.perf_counter()
     for turn in range(turns):
         neural.append(network.step())
         until, wanted = time.perf_counter() + SHORTEST, (turn + 1) * steps // turns
+        cold.append(symbolic.step())
+        times.append(cold[-1])
         while len(times) < wanted or time.perf_counter() < until:
             times.append(symbolic.step())
         if turn >= 2 and time.perf_counter() - started > budget:
             break
-    return _medians(times), _medians(neural)
+    return Turns(_medians(times), _medians(cold), _medians(neural))
 
 
 def compare(
