@@ -185,3 +185,53 @@ def test_what_is_left_of_groups_of_per_row_symbols(provenance):
             for logs, leaf in ((found, logits), (wanted[row], double))
         )
         torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+
+
+def _rest_of_rows(logits, groups):
+    """log P(not s) for each symbol, in double precision; rows have groups of their own."""
+    rows = []
+    for row, own in zip(logits, groups, strict=True):
+        rest = list(torch.nn.functional.logsigmoid(-row))
+        for group in own:
+            logs = row[list(group)].log_softmax(0)
+            for place, member in enumerate(group):
+                rest[member] = torch.cat([logs[:place], logs[place + 1 :]]).logsumexp(0)
+        rows.append(torch.stack(rest))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("provenance", ["damp", "noisy-or"])
+@pytest.mark.parametrize("made", ["from_rows", "stack", "stack of rows", "batched"])
+def test_what_is_left_where_rows_have_different_groups(made, provenance):
+    logits = torch.tensor(
+        [[-6.0, 19.9, 1.0], [26.2, 1.0, -20.5], [9.0, -8.0, 30.0]], requires_grad=True
+    )
+    exclusive, choices = [True, False, [[1, 2], [0]]], [[(0, 1, 2)], [], [(1, 2)]]
+    symbols = ["abc"] * 3 if made == "stack" else ["abc", "dbe", "afg"]
+    with dl.using(provenance):
+        if made == "from_rows":
+            rows = list(zip(symbols, logits, strict=True))
+            d = dl.Distribution.from_rows(rows, exclusive=exclusive, logits=True)
+        else:
+            every = zip(logits.split(1), symbols, exclusive, strict=True)
+            parts = [dl.Distribution.from_logits(x, own, exclusive=e) for x, own, e in every]
+            d = dl.Distribution.stack(parts)
+        negated = dl.batched(lambda d: dl.negate(d))(d) if made == "batched" else dl.negate(d)
+        hidden = dl.negate(dl.Distribution.stack([d, d]), "abcdefg")
+    found = torch.stack([negated[n].log_probs(list(own))[0] for n, own in enumerate(symbols)])
+    double = logits.detach().double().requires_grad_()
+    wanted = _rest_of_rows(double, choices)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+    for row, own in enumerate(symbols * 2):
+        torch.testing.assert_close(hidden[row].log_probs(list(own))[0], found[row % 3])
+    (given,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(
+        given.double(), torch.autograd.grad(wanted.sum(), double)[0], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_rows_of_probabilities_are_not_complete_beside_rows_of_scores():
+    scores = dl.Distribution.from_logits(torch.tensor([[3.0, 1.0]]), "ab", provenance="damp")
+    partly = dl.Distribution([0.6, 0.1, 0.9], "abc", exclusive=[[0, 1], [2]], provenance="damp")
+    negated = dl.negate(dl.Distribution.stack([partly, scores]))
+    torch.testing.assert_close(negated[0].probs(), torch.tensor([[0.4, 0.9, 0.1]]))

@@ -14,8 +14,8 @@ from dolphin.answers.choices import Choices, with_groups_of_one_layout
 from dolphin.errors import UnsupportedError
 from dolphin.execution.indices import Contraction, Index, lists_of
 from dolphin.execution.kept import kept_index, kept_lists
+from dolphin.execution.negating import negation, negation_of_all
 from dolphin.execution.profiling import profiled
-from dolphin.execution.selecting import negation, negation_of_all
 from dolphin.execution.tagged import Tagged
 from dolphin.provenance.contract import Provenance, Tags
 from dolphin.provenance.registry import names_with_negation, negates

@@ -9,17 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dolphin.errors import InputError, UnsupportedError, shorten
+from dolphin.errors import InputError, shorten
 from dolphin.execution.indices import Index
 from dolphin.execution.kept import kept_index
 from dolphin.execution.profiling import profiled
-from dolphin.execution.tagged import Tagged, agreed, check, like_of, present_only
+from dolphin.execution.tagged import Tagged, agreed, check, like_of
 from dolphin.inputs.arguments import count, option
 from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.facts import Groups, all_alone, each_alone
-from dolphin.provenance.logarithms import LogTags
-from dolphin.provenance.registry import names_with_negation, negates
 from dolphin.symbolic.calling import ABSENT
 from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
@@ -61,62 +59,6 @@ def among(d: Tagged, wanted: Symbols, *, otherwise_one: bool = False) -> Tagged:
     numbers = np.broadcast_to(wanted.numbers(table), index.shape)
     tags = d.provenance.select(flat, Index(index.reshape(-1)))
     return d.replaced(RowSymbols(table, numbers), tags)
-
-
-@profiled("negate", tags=True)
-def negated(d: Tagged, world: Symbols | None) -> Tagged:
-    """The same symbols, or those of a closed world, with negated tags."""
-    if not negates(d.provenance):
-        raise UnsupportedError(
-            f"negate: {d.provenance!r} has no negation. Provenances with negation: "
-            f"{', '.join(names_with_negation())}."
-        )
-    by_others = d.normalised and d.provenance.numeric
-    if world is not None and not by_others:
-        d = among(d, world)
-    tags = present_only(negation_of_all(d), d)
-    negated = Tagged(d.domain, tags, d.provenance, d.batch, constant=d.constant)
-    if world is not None and by_others:
-        return among(negated, world, otherwise_one=True)
-    return negated
-
-
-def negation_of_all(d: Tagged) -> Tags:
-    """The negation of all tags of a distribution.
-
-    Where one of several symbols holds for certain, the algebra is told which these are.
-    """
-    tags, groups = d.tags_like(), d.groups
-    if not d.normalised or not d.provenance.numeric:
-        return negation(d, tags)
-    if d.exclusive:
-        return d.provenance.negate_choices(tags, d.width)
-    if not isinstance(groups, tuple):
-        return negation(d, tags)
-    width = max(map(len, groups))
-    places = np.full((len(groups), width), -1, dtype=np.int64)
-    back = np.zeros(d.width, dtype=np.int64)
-    for number, group in enumerate(groups):
-        places[number, : len(group)] = group
-        back[list(group)] = number * width + np.arange(len(group))
-    if not d.shared:  # the same for each row
-        row = np.arange(d.batch)
-        places = np.where(places < 0, -1, RowAddress(d.width).at(row[:, None, None], places))
-        back = RowAddress(len(groups) * width).at(row[:, None], back)
-    side_by_side = d.provenance.select(tags, kept_index(places.reshape(-1)))
-    negated = d.provenance.negate_choices(side_by_side, width)
-    return d.provenance.select(negated, kept_index(back.reshape(-1)))
-
-
-def negation(d: Tagged, tags: Tags) -> Tags:
-    """The negation of tags of a distribution.
-
-    That of what is certain is impossible. Of a fact of probability 1 it is not: it has a gradient.
-    """
-    negated = d.provenance.negate(tags)
-    if d.constant and isinstance(tags, Tensor) and isinstance(d.provenance, LogTags):
-        return torch.where(tags == d.provenance.one_value, d.provenance.zero, negated)
-    return negated
 
 
 def check_generator(operation: str, generator: Any) -> None:
@@ -251,7 +193,7 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
     batches = [d.batch for d in given]
     total, like, first = sum(batches), like_of(given), given[0].domain
     exclusive, constant = all(d.exclusive for d in given), all(d.constant for d in given)
-    normalised = exclusive and all(d.normalised for d in given)
+    normalised = _normalised(given, exclusive)
 
     def made(domain: Symbols | RowSymbols, tags: Any) -> Tagged:
         return Tagged(
@@ -288,6 +230,14 @@ def stacked(given: Sequence[Tagged]) -> Tagged:
     if like is None:
         return made(domain, None)
     return made(domain, provenance.stack(parts, batches, flat=True))
+
+
+def _normalised(given: Sequence[Tagged], exclusive: bool) -> bool:
+    """Whether, in all rows, one symbol of each choice holds for certain."""
+    if exclusive or any(d.groups is None for d in given):
+        return exclusive and all(d.normalised for d in given)
+    alone = [isinstance(d.groups, tuple) and all_alone(d.groups, d.width) for d in given]
+    return not all(alone) and all(d.normalised or own for d, own in zip(given, alone, strict=True))
 
 
 def group_numbers(d: Tagged) -> np.ndarray | None:

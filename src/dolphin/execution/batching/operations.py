@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import torch
 
 from dolphin.errors import InputError
-from dolphin.execution import run, selecting
+from dolphin.execution import negating, run, selecting
 from dolphin.execution.batching.contractions import operand_of, run_contractions, spread_out
 from dolphin.execution.batching.in_step import by_source, settle
 from dolphin.execution.batching.nodes import Form, Kind, Node, Recipe, Run, Sample
@@ -224,13 +224,13 @@ def read_rows(
 def negated(d: Tagged, world: Symbols | None) -> Tagged:
     """The same symbols, or those of a closed world, with negated tags."""
     if not negates(d.provenance):
-        return selecting.negated(d, world)  # raises
+        return negating.negated(d, world)  # raises
     domain = d.known_domain if isinstance(d, Pending) else None
     return rowwise("negate", partial(_negated, world), d, world, world or domain)
 
 
 def _negated(world: Symbols | None, d: Tagged) -> Tagged:
-    return selecting.negated(d, world)
+    return negating.negated(d, world)
 
 
 def sampled(d: Tagged, k: SupportsIndex, method: str, generator: torch.Generator | None) -> Tagged:
