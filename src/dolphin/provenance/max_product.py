@@ -13,7 +13,9 @@ from torch import Tensor
 from dolphin.execution.buckets import BucketTensors
 from dolphin.execution.indices import Contraction, IndexLists
 from dolphin.execution.recursion.recurrences import Limit, Loop, Recurrence
+from dolphin.provenance.best_answers import BestAnswers, follow
 from dolphin.provenance.contract import Deferral
+from dolphin.provenance.damp.chains import spread_rows
 from dolphin.provenance.derivations import likeliest_proof, marked, one_winner
 from dolphin.provenance.differentiation import Formula, followed, reading_is_free
 from dolphin.provenance.facts import Facts
@@ -26,7 +28,7 @@ from dolphin.provenance.logarithms import (
     padded,
     without_padding,
 )
-from dolphin.provenance.winners import Asked, best_products, has_best_products
+from dolphin.provenance.winners import Asked, best_products, can_be_asked, has_best_products
 
 
 class MaxProduct(LogTags):
@@ -98,9 +100,23 @@ class _BestAnswers(Deferral):
     def answer(
         self, loop: Loop, operands: Sequence[Tensor], plan: Contraction, partner: Tensor
     ) -> Tensor | None:
-        asked = Asked.of(loop.form, plan, operands, partner)
-        if asked is None:
+        if not can_be_asked(plan, operands, partner):
             return None
+        given = spread_rows([*operands, partner])
+        found = follow(loop, plan, *given)
+        if found is None:
+            return self._by_rounds(loop, plan, given)
+        contract = self.provenance.contract
+        answers = BestAnswers.of(loop, plan, contract, found, *given)
+        if not len(found.left):
+            return answers
+        rows = torch.from_numpy(found.left)
+        rest = self._by_rounds(loop, plan, [each.index_select(1, rows) for each in given])
+        return None if rest is None else answers.index_copy(1, rows, rest)
+
+    def _by_rounds(self, loop: Loop, plan: Contraction, given: Sequence[Tensor]) -> Tensor | None:
+        *operands, partner = given
+        asked = Asked(loop.form, plan, partner)
         found = best_products(*loop, *operands, asked=asked)
         return None if found is None else self.provenance.contract([found, partner], plan)
 

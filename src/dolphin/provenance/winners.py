@@ -66,6 +66,16 @@ def has_best_products(form: Recurrence, start: Tensor, constant: Tensor, other: 
     return form.copies.into.places.size * rows <= chunk_elements()
 
 
+def can_be_asked(plan: Contraction, given: Sequence[Tensor], partner: Tensor) -> bool:
+    """Whether there is one answer, and no factor above 1."""
+    other, rows = given[-1], max(each.shape[1] for each in given)
+    if plan.groups != 1 or partner.shape[1] not in (1, rows) or partner.dtype != other.dtype:
+        return False
+    if followed() or not reading_is_free(partner):
+        return False
+    return not bool((other > 0.0).any()) and not bool((partner > 0.0).any())
+
+
 class Asked:
     """The best product of a symbol and a partner, over some pairs, for each row.
 
@@ -74,28 +84,16 @@ class Asked:
     one in ten numbers or less after the third round.
     """
 
-    def __init__(self, form: Recurrence, plan: Contraction, partner: Tensor, rows: int) -> None:
+    def __init__(self, form: Recurrence, plan: Contraction, partner: Tensor) -> None:
         symbols, places = plan.indices
         slots = form.copies.slots_of(symbols)
-        values = partner.detach().expand(-1, rows).numpy()
+        values = partner.detach().numpy()
         self.partners = np.full((form.copies.slots, values.shape[1]), -math.inf, values.dtype)
         if len(np.unique(slots)) == len(slots):
             self.partners[slots] = values.take(places, axis=0)
         else:
             np.maximum.at(self.partners, slots, values.take(places, axis=0))
         self.best = np.full(values.shape[1], -math.inf, values.dtype)
-
-    @classmethod
-    def of(
-        cls, form: Recurrence, plan: Contraction, given: Sequence[Tensor], partner: Tensor
-    ) -> Asked | None:
-        """None if there are several answers, or a factor above 1."""
-        other, rows = given[-1], max(each.shape[1] for each in given)
-        if plan.groups != 1 or partner.shape[1] not in (1, rows) or partner.dtype != other.dtype:
-            return None
-        if followed() or not reading_is_free(partner) or bool((other > 0.0).any()):
-            return None
-        return None if bool((partner > 0.0).any()) else cls(form, plan, partner, rows)
 
     def see(self, state: np.ndarray) -> np.ndarray:
         """The best answer that is known, for each row, with the numbers of a state."""

@@ -214,6 +214,14 @@ class Rectangle:
         return cached
 
 
+class Ways(NamedTuple):
+    """What a copy combines, ordered by where it comes from: all three as long as there are ways."""
+
+    sources: np.ndarray
+    leads: np.ndarray
+    others: np.ndarray
+
+
 class Copies:
     """A recursion as `count` copies of one with n symbols.
 
@@ -246,6 +254,13 @@ class Copies:
         sources, results, others = self._combinations(self._form)
         return Rectangle.of(sources, results, others, self.n)
 
+    @functools.cached_property
+    def ways(self) -> Ways:
+        """The combinations of the first copy, by slot."""
+        sources, results, others = self._combinations(self._form)
+        order = np.argsort(sources, kind="stable")
+        return Ways(sources[order], results[order], others[order])
+
     def _combinations(self, form: Recurrence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Those of the first copy, by slot: sources, results, others."""
         here = self._slot_of[form.sources] < self.n
@@ -255,6 +270,10 @@ class Copies:
     def slots_of(self, symbols: np.ndarray) -> np.ndarray:
         """The slots of some symbols."""
         return self._slot_of[symbols]
+
+    def symbols_at(self, slots: np.ndarray) -> np.ndarray:
+        """The symbols of some slots."""
+        return self._symbol_of[slots]
 
     def arranged(self, values: Tensor) -> Tensor:
         """Values by slot, from those of all symbols followed by that of nothing."""

@@ -1,0 +1,295 @@
+"""Questions to recursions under max-product, followed from the start of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import dolphin as dl
+from dolphin.execution.recursion import recurrences
+from dolphin.provenance import best_answers, max_product
+from dolphin.provenance.max_product import MaxProduct
+from dolphin_tasks.pathfinder.program import both_ways, connected, grid_edges
+
+SIDE, ROWS = 4, 6
+EDGES, NODES = grid_edges(SIDE), range(SIDE**2)
+Program = Callable[[dl.Distribution, dl.Distribution], dl.Distribution]
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was found for each question; small ones are looked at as closely as large ones.
+
+    Views of a small graph are copies of one recursion, too.
+    """
+    dl.cache_clear()
+    every: list[Any] = []
+
+    def follow(*given: Any, own: Any = best_answers.follow) -> Any:
+        every.append(own(*given))
+        return every[-1]
+
+    monkeypatch.setattr(max_product, "follow", follow)
+    for name, value in {"_FEWEST": 0, "_MOST_WAYS": 1.0, "_MOST_PRODUCTS": 10.0}.items():
+        monkeypatch.setattr(best_answers, name, value)
+    monkeypatch.setattr(recurrences, "_LARGE", 1)
+    return every
+
+
+def _ahead(reached: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    return dl.apply_if(reached, edges, lambda _, edge: edge[1], on=(lambda n: n, lambda e: e[0]))
+
+
+def _asked(reached: dl.Distribution, ends: dl.Distribution) -> dl.Distribution:
+    return dl.apply_if(
+        reached, ends, lambda *_: True, lambda _, end: end >= 8, on=(lambda n: n, lambda end: end)
+    )
+
+
+def _from_ends(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    few = dl.filter(ends, lambda end: end < 8)
+    return _asked(dl.fixpoint(lambda n: dl.union(few, _ahead(n, edges)), few, rounds=7), ends)
+
+
+def _kept(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    few = dl.filter(ends, lambda end: end < 8)
+    return _asked(dl.fixpoint(lambda n: dl.union(n, _ahead(n, edges)), few, rounds=9), ends)
+
+
+def _replaced(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    """Where the start is better than what replaces it, numbers fall."""
+    always = dl.filter(ends, lambda end: end < 8)
+    start = dl.apply(dl.filter(ends, lambda end: end >= 8), lambda end: end - 8)
+    return _asked(dl.fixpoint(lambda n: dl.union(always, _ahead(n, edges)), start, rounds=7), ends)
+
+
+def _directed(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    return connected(ends, edges, 9)
+
+
+def _symmetric(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+    return connected(ends, edges, 9, symmetric=True)
+
+
+def _given(seed: int, kind: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def numbers(count: int) -> Tensor:
+        probs = torch.rand(ROWS, count, generator=generator, dtype=dtype)
+        match kind:
+            case "ties":
+                return probs.mul(3).round().add(1).div(4)  # 1/4, 1/2, 3/4 and 1
+            case "likely":
+                return 0.9 + 0.1 * probs
+            case "sharp":
+                return torch.where(probs < 0.3, 0.9 + probs / 10, probs / 1000)
+            case "impossible":
+                return torch.where(probs < 0.5, 0.0, probs)
+        return probs
+
+    return [numbers(len(NODES)), numbers(len(EDGES))]
+
+
+def _run(program: Program, given: list[Tensor]) -> list[Tensor]:
+    leaves = [each.clone().requires_grad_() for each in given]
+    ends, edges = leaves
+    where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
+    roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
+    logs = program(where, both_ways(roads)).log_probs()
+    return [logs.detach(), *torch.autograd.grad(logs[:, 0].sum(), leaves)]
+
+
+def _by_rounds(program: Program, given: list[Tensor]) -> list[Tensor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MaxProduct, "deferral", lambda *_: None)
+        return _run(program, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["any", "ties", "likely", "sharp", "impossible"])
+@pytest.mark.parametrize("program", [_from_ends, _kept, _replaced, _directed, _symmetric])
+def test_answers_are_those_of_all_rounds(
+    program: Program, kind: str, dtype: torch.dtype, found: list[Any]
+) -> None:
+    for _ in range(3):  # plans are made in the first calls
+        _run(program, _given(0, kind, dtype))
+    found.clear()
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    for seed in range(8):
+        expected = _by_rounds(program, _given(seed, kind, dtype))
+        answers = _run(program, _given(seed, kind, dtype))
+        assert torch.equal(answers[0], expected[0])
+        torch.testing.assert_close(answers, expected, rtol=tolerance, atol=0.0)
+    assert len(found) == 8
+    if program is _replaced:
+        assert found == [None] * 8
+    elif kind != "impossible":
+        assert any(each is not None for each in found)
+
+
+def test_some_rows_need_more_slack_and_some_all_rounds(found: list[Any]) -> None:
+    for seed in range(8):
+        _run(_symmetric, _given(seed, "sharp"))
+        ends, edges = _given(seed, "any")
+        _run(_symmetric, [ends, edges**5])
+    some = [each for each in found if each is not None]
+    assert {len(each.attempts) for each in some} >= {1, 2, 3}
+    assert {len(each.left) > 0 for each in some} == {True, False}
+
+
+def test_gradients_of_equal_products_are_those_of_all_rounds(
+    found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[bool] = []
+    own = best_answers._Passed.through
+    monkeypatch.setattr(
+        best_answers._Passed, "through", lambda *given: passed.append(own(*given)) or passed[-1]
+    )
+    for kind in ("ties", "any"):
+        given = _given(1, kind)
+        for _ in range(3):
+            torch.testing.assert_close(_run(_from_ends, given), _by_rounds(_from_ends, given))
+    assert {True, False} == set(passed)
+
+
+@pytest.mark.parametrize("rounds", range(3, 8))
+@pytest.mark.parametrize("keeps", [False, True])
+def test_gradients_of_the_start_and_of_what_joins_in_every_round(
+    rounds: int, keeps: bool, found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path of as many edges as there are rounds begins at the start."""
+    monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
+    given = _given(rounds, "sharp")
+
+    def run(all_rounds: bool) -> list[Tensor]:
+        leaves = [each.clone().requires_grad_() for each in (given[0], given[0], given[1])]
+        first, always, edges = (
+            dl.Distribution(each, symbols, exclusive=False, provenance="viterbi")
+            for each, symbols in zip(leaves, (NODES, NODES, EDGES), strict=True)
+        )
+        start, few = (dl.filter(each, lambda end: end < 8) for each in (first, always))
+        roads = both_ways(edges)
+        with pytest.MonkeyPatch.context() as patch:
+            if all_rounds:
+                patch.setattr(MaxProduct, "deferral", lambda *_: None)
+            if keeps:
+                reached = dl.fixpoint(lambda n: dl.union(n, _ahead(n, roads)), start, rounds=rounds)
+            else:
+                reached = dl.fixpoint(
+                    lambda n: dl.union(few, _ahead(n, roads)), start, rounds=rounds
+                )
+            logs = _asked(reached, first).log_probs()
+        grads = torch.autograd.grad(logs.sum(), leaves, materialize_grads=True, allow_unused=True)
+        return [logs.detach(), *grads]
+
+    for _ in range(3):
+        torch.testing.assert_close(run(False), run(True), rtol=1e-12, atol=0.0)
+    assert any(each is not None for each in found)
+
+
+def test_copies_that_begin_alike_are_followed_once(found: list[Any]) -> None:
+    for _ in range(3):
+        _run(_symmetric, _given(1, "sharp"))
+    attempt = found[-1].attempts[0]
+    views = 4  # of 16 nodes
+    assert 1 <= len(attempt.row_of) / len(attempt.rows) < views
+
+
+def test_one_row_of_partners_for_many_rows(
+    found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
+    given = _given(3, "any")
+    goals = torch.linspace(0.2, 0.9, len(NODES), dtype=torch.float64, requires_grad=True)
+
+    def program(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
+        few = dl.filter(ends, lambda end: end < 8)
+        reached = dl.fixpoint(lambda n: dl.union(few, _ahead(n, edges)), few, rounds=7)
+        goal = dl.Distribution(goals, NODES, exclusive=False, provenance="viterbi")
+        answer = _asked(reached, goal)
+        passed.append(torch.autograd.grad(answer.log_probs().sum(), goals, retain_graph=True)[0])
+        return answer
+
+    passed: list[Tensor] = []
+    for _ in range(3):
+        torch.testing.assert_close(_run(program, given), _by_rounds(program, given))
+        torch.testing.assert_close(passed[-2], passed[-1])
+    assert any(each is not None for each in found)
+
+
+def test_second_derivatives(found: list[Any]) -> None:
+    ends, edges = _given(5, "any")
+    vector = torch.rand(len(EDGES), generator=torch.Generator().manual_seed(0)).double()
+
+    def grad_of(edges: Tensor) -> Tensor:
+        where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
+        roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
+        loss = _from_ends(where, both_ways(roads)).probs().sum()
+        return torch.autograd.grad(loss, edges, create_graph=True)[0] @ vector
+
+    for _ in range(3):
+        leaf = edges.clone().requires_grad_()
+        (second,) = torch.autograd.grad(grad_of(leaf).sum(), leaf)
+    step = 1e-6 * torch.ones_like(edges)
+    lower, upper = (grad_of((edges + s).requires_grad_()).sum() for s in (-step, step))
+    torch.testing.assert_close(second.sum(), (upper - lower) / 2e-6, rtol=1e-5, atol=1e-6)
+    assert any(each is not None for each in found)
+
+
+@pytest.mark.parametrize("kind", ["any", "ties"])
+def test_proofs_of_an_answer(kind: str, found: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One path, although it is found in both directions."""
+    monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
+    ends, edges = (each.requires_grad_() for each in _given(2, kind))
+    where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
+    roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
+    for _ in range(3):
+        answer = _symmetric(where, both_ways(roads))
+    assert found[-1] is not None
+    for row in range(ROWS):
+        (proof,) = answer.explain(True, row=row)
+        assert proof.probability == pytest.approx(answer.probs()[row, 0].item(), rel=1e-5)
+        product = np.prod([fact.probability for fact in proof.facts])
+        assert product == pytest.approx(proof.probability, rel=1e-5)
+
+
+def test_equal_answers_share_a_gradient_and_one_is_explained(found: list[Any]) -> None:
+    ends, edges = (torch.tensor(p, requires_grad=True) for p in ([0.9, 0.8, 0.8], [0.5, 0.5]))
+    where = dl.Distribution(ends, [0, 8, 9], exclusive=False, provenance="viterbi")
+    roads = dl.Distribution(edges, [(0, 8), (0, 9)], exclusive=False, provenance="viterbi")
+    for _ in range(3):
+        answer = _from_ends(where, both_ways(roads))
+    assert found[-1] is not None
+    assert [fact.symbol for fact in answer.explain(True)[0].facts] == [0, 8, (0, 8)]
+    (grad,) = torch.autograd.grad(answer.log_probs().sum(), edges)
+    torch.testing.assert_close(grad, torch.tensor([1.0, 1.0]))  # half of 1 / 0.5 each
+
+
+@pytest.mark.parametrize("limit", ["_MOST_WAYS", "_MOST_PRODUCTS"])
+def test_where_much_would_be_followed_all_numbers_are_looked_at(
+    limit: str, found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_answers, limit, 0.0)
+    given = _given(0, "likely")
+    for _ in range(3):
+        torch.testing.assert_close(_run(_from_ends, given), _by_rounds(_from_ends, given))
+    assert found == [None] * len(found)
+
+
+def test_a_checksum_that_is_the_same_by_chance(
+    found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
+    for constant in (False, True):
+        if constant:
+            monkeypatch.setattr(best_answers, "_scrambled", lambda places, _: np.zeros(len(places)))
+        for seed in range(4):
+            given = _given(seed, "any")
+            torch.testing.assert_close(_run(_directed, given), _by_rounds(_directed, given))
+    assert found[0] is not None
+    assert found[-4:] == [None] * 4
