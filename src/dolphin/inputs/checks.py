@@ -185,6 +185,19 @@ def read_groups(operation: str, exclusive: Exclusive, columns: int) -> Groups:
         return (tuple(range(columns)),)
     if exclusive is False:
         return each_alone(columns)
+    if type(exclusive) is tuple and {range}.issuperset(map(type, exclusive)):
+        return _groups_of_ranges(operation, exclusive, columns)
+    return _listed_groups(operation, exclusive, columns)
+
+
+@registered("groups of columns")
+@functools.lru_cache(maxsize=64)
+def _groups_of_ranges(operation: str, ranges: tuple[range, ...], columns: int) -> Groups:
+    """The same for ranges, which can't change: those of the last step take 2 instead of 45 µs."""
+    return _listed_groups(operation, ranges, columns)
+
+
+def _listed_groups(operation: str, exclusive: Any, columns: int) -> Groups:
     try:
         if isinstance(exclusive, str):
             raise TypeError

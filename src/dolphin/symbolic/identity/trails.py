@@ -85,7 +85,7 @@ class Trail:
         self._everywhere = everywhere()
         self._encodes = False
         self._codecs: LibraryState | None = None  # if it encodes
-        self._patchable: list[tuple[types.FunctionType, Code]] = []  # functions of libraries
+        self._patchable: list[_Patchable] = []  # functions of libraries
         self._libraries: dict[Library, LibraryState] = {}
         self._snapshot: Snapshot | None = None  # of all of them
         self._settings: list[tuple[Callable[[], Hashable], Hashable]] = []
@@ -137,7 +137,7 @@ class Trail:
         return (
             all(settings() == before for settings, before in self._settings)
             and self._snapshot.unchanged()
-            and all(Code([function]) == code for function, code in self._patchable)
+            and all(map(_Patchable.unchanged, self._patchable))
         )
 
     # -- walking -----------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Trail:
     def _function(self, function: types.FunctionType) -> bool:
         if not is_library_function(function):
             return self.follow(function)
-        self._patchable.append((function, Code([function])))
+        self._patchable.append(_Patchable(function))
         root = str(function.__globals__.get("__name__")).partition(".")[0]
         known = all(map(self._cell, function.__closure__ or ()))
         beneath = _stands_alone(function) or (self._library(root) and self._library(function))
@@ -321,6 +321,24 @@ def trail_of_classes(classes: Iterable[Any]) -> Trail | None:
     trail = Trail()
     known = (isinstance(each, type) and trail.follow_class(each) for each in classes)
     return trail if all(known) and trail.finish() else None
+
+
+class _Patchable:
+    """A function of a library, and what can be replaced in it."""
+
+    __slots__ = ("_code", "_defaults", "_named", "_of", "_parts")
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._of, self._parts = function, Code([function])
+        self._code, self._defaults = function.__code__, function.__defaults__
+        self._named = bool(function.__kwdefaults__)
+
+    def unchanged(self) -> bool:
+        """Whether nothing was replaced: 0.1 instead of 0.9 microseconds where that is plain."""
+        function = self._of
+        same = function.__code__ is self._code and function.__defaults__ is self._defaults
+        named = self._named or function.__kwdefaults__
+        return (same and not named) or Code([function]) == self._parts
 
 
 _Texts = tuple[str, str, str | None]
