@@ -75,7 +75,7 @@ class RowMap:
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._numbers: np.ndarray | None = numbers
-        self._within: tuple[RowMap, np.ndarray] | None = None
+        self._within: tuple[RowMap, np.ndarray | None] | None = None
         self._tensors: dict[torch.device, Tensor] = {}
 
     @property
@@ -84,7 +84,8 @@ class RowMap:
         if self._numbers is None:
             assert self._within is not None
             before, places = self._within
-            self._numbers, self._within = np.append(before.numbers, 0)[places], None
+            numbers = np.append(before.numbers, 0)
+            self._numbers, self._within = numbers if places is None else numbers[places], None
         return self._numbers
 
     def __reduce__(self) -> Any:
@@ -100,9 +101,16 @@ class RowMap:
 
         Computed when it is read: most samples are only combined with others.
         """
-        taken = RowMap(places)
-        taken._numbers, taken._within = None, (self, places)
-        return taken
+        return self._later(places)
+
+    def followed_by_none(self) -> RowMap:
+        """The same tags and one more, of no row; computed when it is read as well."""
+        return self._later(None)
+
+    def _later(self, places: np.ndarray | None) -> RowMap:
+        later = RowMap(_NO_ROWS)
+        later._numbers, later._within = None, (self, places)
+        return later
 
     @staticmethod
     def joined(parts: Sequence[tuple[RowMap | None, int]]) -> RowMap | None:
@@ -122,6 +130,7 @@ class RowMap:
         return cached
 
 
+_NO_ROWS = np.empty(0, dtype=np.int64)
 _SMALL = 1 << 14  # tags of a row map that is kept
 
 

@@ -108,17 +108,18 @@ class Candidates:
         self.apart = apart
         self.row: Tensor | None = None  # of each group in the buckets' order, if rows are flattened
         self.operands = operands = compatible(operands)
-        self.rows = max(operand.rows for operand in operands)
+        self.rows = max([operand.rows for operand in operands])
         # The literal facts of an input are looked up in the patterns of the other operand, whose
         # layout therefore leads.
-        lead = next((i for i, operand in enumerate(operands) if operand.fields is None), 0)
+        lead = 1 if len(operands) > 1 and operands[0].fields and not operands[1].fields else 0
         layouts = [operand.layout for operand in operands]
         self.layout = merge([layouts[lead], *layouts])
         self.moves = [layout.moves_to(self.layout) for layout in layouts]
-        self.shared = not apart and any(
-            a.overlaps(b) for a, b in itertools.combinations(layouts, 2)
-        )
-        self.disjoint = apart or (not self.shared and all(operand.disjoint for operand in operands))
+        # A common layout has room for all inputs once: they share none if all places are taken.
+        placements = self.layout.placements
+        apart_anyway = len(placements) == sum([len(layout.placements) for layout in layouts])
+        self.shared = not apart and not apart_anyway
+        self.disjoint = apart or (apart_anyway and False not in [o.disjoint for o in operands])
         self.literal = self._literal(lead)
         # Whether scores must be computed from the patterns of unions, because operands share facts.
         self.weighs = self.shared and self.literal is None
@@ -126,22 +127,15 @@ class Candidates:
         self.simple = self.disjoint or (k == 1 and not self.weighs)
         # Proofs that exclude each other absorb nothing, so the tiny penalties of facts don't count.
         # On a CPU double precision is used all the same (see `_best_of_packed`).
-        single = all(p.facts.log_probs.dtype == torch.float32 for p in self.layout.placements)
-        single = single and self.disjoint and not reading_is_free(operands[0].scores)
+        single = self.disjoint and not reading_is_free(operands[0].scores)
+        single = single and all(p.facts.log_probs.dtype == torch.float32 for p in placements)
         self.precision = torch.float32 if single else torch.float64
-        self.slots = self._slots()
+        proofs = [operand.k for operand in operands]
+        self.slots = _slots(proofs, k if self.disjoint else None)
         # Whether the unions of one combination are the proofs of one operand, in their order: the
         # other has one proof, which says something else.
-        one_each = not self.shared and sum(operand.k > 1 for operand in operands) <= 1
-        self.in_order = (len(operands) == 1 or one_each) and max(o.k for o in operands) <= k
-
-    def _slots(self) -> list[tuple[int, ...]]:
-        """Which proofs of the operands can give one of the k likeliest unions."""
-        slots = itertools.product(*(range(operand.k) for operand in self.operands))
-        if not self.disjoint:
-            return list(slots)
-        # Unions of earlier proofs are all likelier, and there are this many of them:
-        return [slot for slot in slots if math.prod([s + 1 for s in slot]) <= self.k]
+        one_each = not self.shared and len(proofs) - proofs.count(1) <= 1
+        self.in_order = (len(operands) == 1 or one_each) and max(proofs) <= k
 
     def _literal(self, lead: int) -> tuple[int, int, Placement] | None:
         """(leading operand, literal one, its place) if facts of an input are joined to proofs."""
@@ -363,6 +357,15 @@ class Candidates:
             scores.append(best)
             chosen.append(patterns.gather(1, at.expand(patterns.shape[0], 1, *at.shape)))
         return torch.cat(chosen, dim=1), torch.stack(scores)
+
+
+def _slots(proofs: Sequence[int], most: int | None) -> list[tuple[int, ...]]:
+    """Which proofs of operands that have so many can give one of the likeliest unions."""
+    slots = itertools.product(*map(range, proofs))
+    if most is None:
+        return list(slots)
+    # Unions of earlier proofs are all likelier, and there are this many of them:
+    return [slot for slot in slots if math.prod([s + 1 for s in slot]) <= most]
 
 
 def _best(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -293,14 +293,15 @@ def followed_by_one(tags: Proofs) -> Proofs:
 
     It belongs to no row: what excludes each other within a row still does.
     """
-    scores = F.pad(tags.scores, (0, 0, 0, 1), value=NO_PROOF)
-    scores[0, -1] = 0.0
+    scores = F.pad(tags.scores, (0, 0, 0, 1))
+    if tags.k > 1:
+        scores[1:, -1] = NO_PROOF
     return replace(
         tags,
         patterns=F.pad(tags.patterns, (0, 0, 0, 1)),
         scores=scores,
         fields=None,
-        row_map=RowMap.joined([(tags.row_map, tags.n), (None, 1)]),
+        row_map=tags.row_map and tags.row_map.followed_by_none(),
         literal=None,
     )
 

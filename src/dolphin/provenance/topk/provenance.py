@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dolphin.errors import InputError
@@ -156,7 +157,7 @@ class TopKProofs(Provenance):
         logs, *others = tags.scores
         for each in others:  # 39 instead of 55 microseconds for 4,000 symbols of three proofs
             logs = torch.logaddexp(logs, each)
-        return torch.where(logs > LOWEST, logs, ZERO)
+        return F.threshold(logs, LOWEST, ZERO)
 
     def one(self, n: int, like: AnyProofs) -> Proofs:
         scores = like.scores.new_zeros(1, n, 1)

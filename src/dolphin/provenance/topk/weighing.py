@@ -6,6 +6,7 @@ proofs, and differentiably, once, for the few that were found.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dolphin.execution.indices import to_device
 from dolphin.provenance.differentiation import reading_is_free
 from dolphin.provenance.numerics import (
     ZERO,
@@ -27,7 +29,15 @@ from dolphin.provenance.numerics import (
     safe_log,
 )
 from dolphin.provenance.topk import together
-from dolphin.provenance.topk.encoding import WORD_BITS, Group, Layout, Placement, constant
+from dolphin.provenance.topk.encoding import (
+    WORD_BITS,
+    Code,
+    Group,
+    Layout,
+    Placement,
+    constant,
+)
+from dolphin.symbolic.bounded import registered
 
 # Of two proofs with the same probability the one with fewer facts counts as likelier: a proof
 # always comes before those that contain it, whatever rounding does.
@@ -216,14 +226,18 @@ def _sets(layout: Layout, patterns: Tensor) -> Iterator[list[Placement]]:
         return
     most = _TOGETHER // max(1, math.prod(patterns.shape[1:]))
     sets: dict[Any, list[list[Placement]]] = {}
+    groups: dict[Any, int] = {}  # of the last set of each kind
     for placement in layout.placements:
         code, logs = placement.code, placement.facts.log_probs
         alone = not code.plain or code.all_binary
-        known = sets.setdefault(placement if alone else (logs.shape[1], logs.dtype), [[]])
-        if sum(len(each.code.groups) for each in [*known[-1], placement]) > most:
+        kind = placement if alone else (logs.shape[1], logs.dtype)
+        known = sets.setdefault(kind, [])
+        groups[kind] = groups.get(kind, 0) + len(code.groups)
+        if not known or groups[kind] > most:
             known.append([])
+            groups[kind] = len(code.groups)
         known[-1].append(placement)
-    yield from (each for known in sets.values() for each in known if each)
+    yield from (each for known in sets.values() for each in known)
 
 
 def _are_together(placements: Sequence[Placement], layout: Layout, patterns: Tensor) -> bool:
@@ -241,22 +255,8 @@ def _chosen_of_all(
 
     For chains of ten relatives 0.6 instead of 2.2 ms.
     """
-    digits = [digit for placement in placements for digit in placement.digits()]
-    starts = np.cumsum([0, *(placement.code.columns for placement in placements)]).tolist()
-    firsts = (
-        start + group.columns[0]
-        for start, placement in zip(starts, placements, strict=False)
-        for group in placement.code.groups
-    )
-    words, shifts, every, columns = (
-        constant(tuple(numbers), patterns.device).view(-1, 1, 1, 1)
-        for numbers in (
-            (digit.word for digit in digits),
-            (digit.shift for digit in digits),
-            ((1 << digit.size) - 1 for digit in digits),
-            firsts,
-        )
-    )
+    codes = tuple([(each.code, each.word, each.shift) for each in placements])
+    words, shifts, every, columns = _digits_of(codes, patterns.device)
     ruled_out = (patterns.index_select(0, words.view(-1)) >> shifts) & every
     column = _position((ruled_out ^ every).clamp_(min=1)).add_(columns)
     column.masked_fill_(ruled_out == 0, padded.shape[0] - 1)
@@ -264,6 +264,28 @@ def _chosen_of_all(
     own = None if row is None else row.repeat(groups * k)
     taken = _take(padded, column.view(1, groups * k * n, rows), own)
     return taken.view(groups, k, n, taken.shape[-1]).sum(0)  # n may be 0
+
+
+def _made_digits(codes: _Codes, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Word, shift, values and first column of each group, where columns are side by side.
+
+    Inputs differ from step to step, their codes don't: formulas of up to 7 symbols are weighed in
+    73 instead of 94 microseconds.
+    """
+    starts = np.cumsum([0, *(code.columns for code, _, _ in codes)]).tolist()
+    table = [
+        (word + digit.word, shift + digit.shift, (1 << digit.size) - 1, start + group.columns[0])
+        for start, (code, word, shift) in zip(starts, codes, strict=False)
+        for group in code.groups
+        for digit in group.digits
+    ]
+    rows = np.array(table, dtype=np.int64).T
+    words, shifts, every, columns = (to_device(row, device).view(-1, 1, 1, 1) for row in rows)
+    return words, shifts, every, columns
+
+
+_Codes = tuple[tuple[Code, int, int], ...]  # of some inputs, and where they start in a layout
+_digits_of = registered("digits of proofs")(functools.lru_cache(maxsize=64)(_made_digits))
 
 
 def _position(power: Tensor) -> Tensor:
