@@ -71,7 +71,8 @@ def in_rows(keys: np.ndarray, batch: int, active: np.ndarray | None) -> np.ndarr
 class Joined:
     """A join of symbols (rows, width) of a table: row, places and result of each combination.
 
-    Combinations without a result are left out.
+    Places are those among all symbols of an operand, row after row. Combinations without a result
+    are left out.
     """
 
     table: SymbolTable

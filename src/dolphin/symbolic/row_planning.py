@@ -49,7 +49,7 @@ class _Call(NamedTuple):
         )
 
 
-# Row, place in each operand, and result of all combinations of symbols of one row.
+# Row, place among the numbers of each operand, row after row, and result of all combinations.
 _Combined = tuple[np.ndarray, list[np.ndarray], np.ndarray]
 
 
@@ -73,7 +73,7 @@ def row_plan(
         note_not_remembered(task.function, watch.reason)
     each = None
     if results.min(initial=0) < 0:
-        each = expanded(table, name_of(task.function), results, _taken(numbers, row, places))
+        each = expanded(table, name_of(task.function), results, _taken(numbers, places))
     column = None
     if each is not None:
         row, results, column = row[each.origin], each.results, each.column
@@ -81,16 +81,20 @@ def row_plan(
         keep = results != ABSENT
         results, row, column = results[keep], row[keep], column[keep]
         places = [place[keep] for place in places]
+    # Where symbols and tags both belong to rows, or both to all rows, they have the same places.
     indices = [
-        address.at(row, place)
-        for address, place, skip in zip(rows.addresses, places, skipped, strict=True)
+        address.at(row, place) if address.per_row and len(number) == 1 else place
+        for address, number, place, skip in zip(
+            rows.addresses, numbers, places, skipped, strict=True
+        )
         if not skip
     ]
     if each is None or column is None:
         if not rows.kept:
             return group_rows(table, results, row, batch, indices)
         combined = _with_kept(rows, numbers[0], skipped, row, results, indices)
-        return replace(group_rows(table, *combined), kept=True)
+        plan = group_rows(table, *combined)
+        return Plan(plan.domain, plan.combinations, kept=True)
     address = RowAddress(len(each.draws) + each.draws.mixed, per_row=rows.draw_apart)
     plan = group_rows(table, results, row, batch, [*indices, address.at(row, column)])
     return replace(plan, draws=each.draws)
@@ -106,19 +110,20 @@ def _with_kept(
 ) -> tuple[np.ndarray, np.ndarray, int, list[np.ndarray]]:
     """The combinations, and the first operand's symbols in rows that take no part, with **1**."""
     assert rows.active is not None
-    others = np.flatnonzero(~rows.active)
-    own = numbers[others] if len(numbers) > 1 else np.repeat(numbers, len(others), axis=0)
-    at, place = np.nonzero(own != ABSENT)
-    whose = others[at]
+    left = (numbers != ABSENT) & ~rows.active[:, None]
+    spot = np.flatnonzero(left)
+    whose, place = RowAddress(left.shape[1]).split(spot)
+    own = numbers.reshape(-1).take(spot if len(numbers) > 1 else place)
     first, *rest = (
         address for address, skip in zip(rows.addresses, skipped, strict=True) if not skip
     )
-    more = [np.full(len(place), address.size(rows.batch)) for address in rest]
+    more = [spot if first.per_row else place]
+    more += [np.full(len(spot), address.size(rows.batch)) for address in rest]
     return (
-        np.concatenate((results, own[at, place])),
+        np.concatenate((results, own)),
         np.concatenate((row, whose)),
         rows.batch,
-        list(map(np.concatenate, zip(indices, [first.at(whose, place), *more], strict=True))),
+        list(map(np.concatenate, zip(indices, more, strict=True))),
     )
 
 
@@ -136,14 +141,14 @@ def group_rows(
     counts = np.bincount(group_row, minlength=batch)
     width = max(1, int(counts.max(initial=0)))
     by_row = np.argsort(group_row, kind="stable")
-    column = np.empty_like(by_row)
-    column[by_row] = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
-    numbers = np.full((batch, width), ABSENT, dtype=np.int64)
-    numbers[group_row, column] = results[first]
+    place = np.empty_like(by_row)
+    place[by_row] = np.arange(len(first))
+    place += (np.arange(batch) * width - (np.cumsum(counts) - counts))[group_row]
+    numbers = np.full(batch * width, ABSENT, dtype=np.int64)
+    numbers[place] = results[first]
     address = RowAddress(width)
-    group_of = address.at(group_row, column)[group_of]
-    combinations = Combinations(indices, group_of, address.size(batch), address=address)
-    return Plan(RowSymbols(table, numbers), combinations)
+    combinations = Combinations(indices, place[group_of], len(numbers), address=address)
+    return Plan(RowSymbols(table, numbers.reshape(batch, width)), combinations)
 
 
 _LARGEST_SCATTER = 1 << 24  # places of an array that is never read as a whole
@@ -216,42 +221,43 @@ def _first_by_sorting(codes: np.ndarray, bound: int) -> np.ndarray:
     return first_of
 
 
-def _taken(
-    numbers: Sequence[np.ndarray], row: np.ndarray, places: Sequence[np.ndarray]
-) -> list[np.ndarray]:
+def _taken(numbers: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The symbols of some combinations, of each operand."""
-    return [
-        number[row if len(number) > 1 else 0, place]
-        for number, place in zip(numbers, places, strict=True)
-    ]
+    return [n.reshape(-1).take(place) for n, place in zip(numbers, places, strict=True)]
 
 
 def _products(call: _Call) -> _Combined:
-    """All combinations."""
+    """All combinations.
+
+    They are numbered like the cells of an array, rows slowest, and places follow from the numbers
+    of those that take part.
+    """
     numbers, rows = call.numbers, call.rows
-    widths = [number.shape[1] for number in numbers]
-    check_size(call.task.operation, widths, rows.batch * math.prod(widths), rows.batch)
-    row, *places = places_of_all(rows.batch, *widths)
-    gaps = [(number == ABSENT).any() for number in numbers]
-    if rows.active is None and not any(gaps):
-        return _kept(row, places, call.results(_all_taken(numbers, rows.batch)))
-    valid = np.ones(len(row), dtype=bool) if rows.active is None else rows.active[row]
-    for number, place, gap in zip(numbers, places, gaps, strict=True):
-        if gap:
-            valid &= number[row if len(number) > 1 else 0, place] != ABSENT
-    row, places = row[valid], [place[valid] for place in places]
-    return _kept(row, places, call.results(_taken(numbers, row, places)))
-
-
-def _all_taken(numbers: Sequence[np.ndarray], batch: int) -> list[np.ndarray]:
-    """The symbols of all combinations, in the order of `places_of_all`."""
-    shape = (batch, *(number.shape[1] for number in numbers))
-    taken = []
+    sizes = (rows.batch, *(number.shape[1] for number in numbers))
+    check_size(call.task.operation, sizes[1:], math.prod(sizes), rows.batch)
+    valid = None if rows.active is None else rows.active.reshape(-1, *[1] * len(numbers))
     for axis, number in enumerate(numbers, 1):
-        along = [1] * len(shape)
-        along[0], along[axis] = number.shape
-        taken.append(np.broadcast_to(number.reshape(along), shape).reshape(-1))
-    return taken
+        present = number != ABSENT
+        if not present.all():
+            along = [1] * len(sizes)
+            along[0], along[axis] = number.shape
+            present = present.reshape(along)
+            valid = present if valid is None else valid & present
+    if valid is None:
+        row = np.arange(math.prod(sizes))
+    else:
+        every = np.empty(sizes, dtype=bool)
+        every[:] = valid
+        (row,) = every.reshape(-1).nonzero()
+    places = []
+    for size in reversed(sizes[1:]):
+        last, row = row, row // size
+        places.append(last - row * size)
+    places = [
+        RowAddress(size, len(number) > 1).at(row, place)
+        for size, number, place in zip(sizes[1:], numbers, reversed(places), strict=True)
+    ]
+    return _kept(row, places, call.results(_taken(numbers, places)))
 
 
 _SMALL = 1 << 14  # combinations of a grid that is kept
@@ -290,7 +296,11 @@ def _lookups(call: _Call) -> _Combined:
     numbers, rows = call.numbers, call.rows
     active = np.ones(rows.batch, dtype=bool) if rows.active is None else rows.active
     row, places = looked_up(call.task, call.table, call.domains, numbers, call.watch, active)
-    return _kept(row, places, call.results(_taken(numbers, row, places)))
+    places = [
+        RowAddress(number.shape[1], len(number) > 1).at(row, place)
+        for number, place in zip(numbers, places, strict=True)
+    ]
+    return _kept(row, places, call.results(_taken(numbers, places)))
 
 
 def _joins(call: _Call) -> _Combined:
@@ -314,17 +324,17 @@ def _joins(call: _Call) -> _Combined:
     matches = Matches(left, right)
     check_size(task.operation, widths, matches.size + (0 if last is None else len(last.row)))
     both = matches.places()
-    combined = [
-        number.reshape(-1).take(place if len(number) > 1 else place % width)
+    places = [
+        place if len(number) > 1 else place % width
         for number, place, width in zip(numbers, both, widths, strict=True)
     ]
-    results = call.results(combined)
-    keep = np.flatnonzero(results != ABSENT)
-    row, place = RowAddress(widths[0]).split(both[0][keep])
-    results, places = results[keep], [place, both[1][keep] - RowAddress(widths[1]).at(row, 0)]
+    row = both[0] // widths[0]
+    row, places, results = _kept(row, places, call.results(_taken(numbers, places)))
     if last is not None:
+        wider = widths[0] - last.left.shape[1] if len(numbers[0]) > 1 else 0
+        before = [last.places[0] + last.row * wider, last.places[1]]
         row, results = np.append(last.row, row), np.append(last.results, results)
-        places = [np.append(*both) for both in zip(last.places, places, strict=True)]
+        places = [np.append(*both) for both in zip(before, places, strict=True)]
     if remembers and watch is not None and watch.steady and results.min(initial=0) >= 0:
         joined = Joined(table, numbers[0], numbers[1], right, row, places, results)
         caches.joined.replace((task.operation, key), joined)
