@@ -25,6 +25,7 @@ from dolphin.provenance import (
     SchweizerSklar,
     StableProduct,
     Yager,
+    plain_or,
 )
 
 TNORMS = [
@@ -375,3 +376,20 @@ def test_few_gradients_are_those_of_all(monkeypatch, flat, asked):
     if asked == [3]:
         assert grads[0][0, :4].tolist() == [0.25] * 4
         assert grads[0][7:].abs().sum() == 0.0
+
+
+def test_gradients_of_sums_in_parts_are_those_of_sums_at_once(monkeypatch):
+    """A sum that is computed in parts computes its products again for the backward pass."""
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.rand(4, n, generator=generator).softmax(1) for n in (7, 9)]
+    again, grads, odds = [], [], plain_or._odds
+    monkeypatch.setattr(plain_or, "_odds", lambda *a: again.append(a) or odds(*a))
+    for in_cache in (1 << 18, 1):
+        assert not again
+        monkeypatch.setattr("dolphin.provenance.logarithms._IN_CACHE", in_cache)
+        inputs = [numbers.clone().requires_grad_() for numbers in given]
+        a, b = (dl.Distribution(p, range(p.shape[1]), provenance=NoisyOr()) for p in inputs)
+        dl.bce_loss(dl.apply(a, b, lambda x, y: x * y % 5), [0, 1, 2, 3]).backward()
+        grads.append([numbers.grad for numbers in inputs])
+    assert again
+    torch.testing.assert_close(*grads, rtol=0, atol=0)
