@@ -73,9 +73,10 @@ class RowMap:
 
     __slots__ = ("_numbers", "_tensors", "_within")
 
-    def __init__(self, numbers: np.ndarray) -> None:
-        self._numbers: np.ndarray | None = numbers
-        self._within: tuple[RowMap, np.ndarray | None] | None = None
+    def __init__(
+        self, numbers: np.ndarray | None, within: tuple[RowMap, np.ndarray | None] | None = None
+    ) -> None:
+        self._numbers, self._within = numbers, within
         self._tensors: dict[torch.device, Tensor] = {}
 
     @property
@@ -101,16 +102,11 @@ class RowMap:
 
         Computed when it is read: most samples are only combined with others.
         """
-        return self._later(places)
+        return RowMap(None, (self, places))
 
     def followed_by_none(self) -> RowMap:
         """The same tags and one more, of no row; computed when it is read as well."""
-        return self._later(None)
-
-    def _later(self, places: np.ndarray | None) -> RowMap:
-        later = RowMap(_NO_ROWS)
-        later._numbers, later._within = None, (self, places)
-        return later
+        return RowMap(None, (self, None))
 
     @staticmethod
     def joined(parts: Sequence[tuple[RowMap | None, int]]) -> RowMap | None:
@@ -130,7 +126,6 @@ class RowMap:
         return cached
 
 
-_NO_ROWS = np.empty(0, dtype=np.int64)
 _SMALL = 1 << 14  # tags of a row map that is kept
 
 

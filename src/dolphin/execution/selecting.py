@@ -19,7 +19,7 @@ from dolphin.provenance.contract import Tags
 from dolphin.provenance.differentiation import array_of
 from dolphin.provenance.facts import Groups, all_alone, each_alone
 from dolphin.symbolic.calling import ABSENT
-from dolphin.symbolic.plans import Domain, RowAddress, RowSymbols, caches
+from dolphin.symbolic.plans import Domain, RowSymbols, caches
 from dolphin.symbolic.symbols import Symbols
 
 Mask = Tensor | np.ndarray | Sequence[bool]

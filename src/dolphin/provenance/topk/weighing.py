@@ -29,14 +29,7 @@ from dolphin.provenance.numerics import (
     safe_log,
 )
 from dolphin.provenance.topk import together
-from dolphin.provenance.topk.encoding import (
-    WORD_BITS,
-    Code,
-    Group,
-    Layout,
-    Placement,
-    constant,
-)
+from dolphin.provenance.topk.encoding import WORD_BITS, Code, Group, Layout, Placement, constant
 from dolphin.symbolic.bounded import registered
 
 # Of two proofs with the same probability the one with fewer facts counts as likelier: a proof
@@ -266,7 +259,9 @@ def _chosen_of_all(
     return taken.view(groups, k, n, taken.shape[-1]).sum(0)  # n may be 0
 
 
-def _made_digits(codes: _Codes, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@registered("digits of proofs")
+@functools.lru_cache(maxsize=64)
+def _digits_of(codes: _Codes, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Word, shift, values and first column of each group, where columns are side by side.
 
     Inputs differ from step to step, their codes don't: formulas of up to 7 symbols are weighed in
@@ -285,7 +280,6 @@ def _made_digits(codes: _Codes, device: torch.device) -> tuple[Tensor, Tensor, T
 
 
 _Codes = tuple[tuple[Code, int, int], ...]  # of some inputs, and where they start in a layout
-_digits_of = registered("digits of proofs")(functools.lru_cache(maxsize=64)(_made_digits))
 
 
 def _position(power: Tensor) -> Tensor:
