@@ -160,7 +160,12 @@ class _Classes(NamedTuple):
 
     @classmethod
     def by_start(
-        cls, row: np.ndarray, copy: np.ndarray, places: np.ndarray, logs: np.ndarray, shape: Any
+        cls,
+        row: np.ndarray,
+        copy: np.ndarray,
+        places: np.ndarray,
+        logs: np.ndarray,
+        shape: tuple[int, int],
     ) -> _Classes | None:
         """None if a checksum says that two are alike, and they are not."""
         group = row * shape[1] + copy
