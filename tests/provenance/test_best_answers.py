@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,11 @@ import torch
 from torch import Tensor
 
 import dolphin as dl
+import reaching
 from dolphin.execution.recursion import recurrences
 from dolphin.provenance import best_answers, max_product
 from dolphin.provenance.max_product import MaxProduct
-from dolphin_tasks.pathfinder.program import both_ways, connected, grid_edges
-
-SIDE, ROWS = 4, 6
-EDGES, NODES = grid_edges(SIDE), range(SIDE**2)
-Program = Callable[[dl.Distribution, dl.Distribution], dl.Distribution]
+from dolphin_tasks.pathfinder.program import both_ways, connected
 
 
 @pytest.fixture
@@ -41,33 +37,6 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return every
 
 
-def _ahead(reached: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    return dl.apply_if(reached, edges, lambda _, edge: edge[1], on=(lambda n: n, lambda e: e[0]))
-
-
-def _asked(reached: dl.Distribution, ends: dl.Distribution) -> dl.Distribution:
-    return dl.apply_if(
-        reached, ends, lambda *_: True, lambda _, end: end >= 8, on=(lambda n: n, lambda end: end)
-    )
-
-
-def _from_ends(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    few = dl.filter(ends, lambda end: end < 8)
-    return _asked(dl.fixpoint(lambda n: dl.union(few, _ahead(n, edges)), few, rounds=7), ends)
-
-
-def _kept(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    few = dl.filter(ends, lambda end: end < 8)
-    return _asked(dl.fixpoint(lambda n: dl.union(n, _ahead(n, edges)), few, rounds=9), ends)
-
-
-def _replaced(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
-    """Where the start is better than what replaces it, numbers fall."""
-    always = dl.filter(ends, lambda end: end < 8)
-    start = dl.apply(dl.filter(ends, lambda end: end >= 8), lambda end: end - 8)
-    return _asked(dl.fixpoint(lambda n: dl.union(always, _ahead(n, edges)), start, rounds=7), ends)
-
-
 def _directed(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
     return connected(ends, edges, 9)
 
@@ -76,57 +45,31 @@ def _symmetric(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution
     return connected(ends, edges, 9, symmetric=True)
 
 
-def _given(seed: int, kind: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-
-    def numbers(count: int) -> Tensor:
-        probs = torch.rand(ROWS, count, generator=generator, dtype=dtype)
-        match kind:
-            case "ties":
-                return probs.mul(3).round().add(1).div(4)  # 1/4, 1/2, 3/4 and 1
-            case "likely":
-                return 0.9 + 0.1 * probs
-            case "sharp":
-                return torch.where(probs < 0.3, 0.9 + probs / 10, probs / 1000)
-            case "impossible":
-                return torch.where(probs < 0.5, 0.0, probs)
-        return probs
-
-    return [numbers(len(NODES)), numbers(len(EDGES))]
-
-
-def _run(program: Program, given: list[Tensor]) -> list[Tensor]:
-    leaves = [each.clone().requires_grad_() for each in given]
-    ends, edges = leaves
-    where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
-    roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
-    logs = program(where, both_ways(roads)).log_probs()
-    return [logs.detach(), *torch.autograd.grad(logs[:, 0].sum(), leaves)]
-
-
-def _by_rounds(program: Program, given: list[Tensor]) -> list[Tensor]:
+def _by_rounds(program: reaching.Program, given: list[Tensor]) -> list[Tensor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MaxProduct, "deferral", lambda *_: None)
-        return _run(program, given)
+        return reaching.run(program, given)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["any", "ties", "likely", "sharp", "impossible"])
-@pytest.mark.parametrize("program", [_from_ends, _kept, _replaced, _directed, _symmetric])
+@pytest.mark.parametrize(
+    "program", [reaching.from_ends, reaching.kept, reaching.replaced, _directed, _symmetric]
+)
 def test_answers_are_those_of_all_rounds(
-    program: Program, kind: str, dtype: torch.dtype, found: list[Any]
+    program: reaching.Program, kind: str, dtype: torch.dtype, found: list[Any]
 ) -> None:
     for _ in range(3):  # plans are made in the first calls
-        _run(program, _given(0, kind, dtype))
+        reaching.run(program, reaching.given(0, kind, dtype))
     found.clear()
     tolerance = 1e-12 if dtype == torch.float64 else 1e-5
     for seed in range(8):
-        expected = _by_rounds(program, _given(seed, kind, dtype))
-        answers = _run(program, _given(seed, kind, dtype))
+        expected = _by_rounds(program, reaching.given(seed, kind, dtype))
+        answers = reaching.run(program, reaching.given(seed, kind, dtype))
         assert torch.equal(answers[0], expected[0])
         torch.testing.assert_close(answers, expected, rtol=tolerance, atol=0.0)
     assert len(found) == 8
-    if program is _replaced:
+    if program is reaching.replaced:
         assert found == [None] * 8
     elif kind != "impossible":
         assert any(each is not None for each in found)
@@ -134,9 +77,9 @@ def test_answers_are_those_of_all_rounds(
 
 def test_some_rows_need_more_slack_and_some_all_rounds(found: list[Any]) -> None:
     for seed in range(8):
-        _run(_symmetric, _given(seed, "sharp"))
-        ends, edges = _given(seed, "any")
-        _run(_symmetric, [ends, edges**5])
+        reaching.run(_symmetric, reaching.given(seed, "sharp"))
+        ends, edges = reaching.given(seed, "any")
+        reaching.run(_symmetric, [ends, edges**5])
     some = [each for each in found if each is not None]
     assert {len(each.attempts) for each in some} >= {1, 2, 3}
     assert {len(each.left) > 0 for each in some} == {True, False}
@@ -151,9 +94,11 @@ def test_gradients_of_equal_products_are_those_of_all_rounds(
         best_answers._Passed, "through", lambda *given: passed.append(own(*given)) or passed[-1]
     )
     for kind in ("ties", "any"):
-        given = _given(1, kind)
+        given = reaching.given(1, kind)
         for _ in range(3):
-            torch.testing.assert_close(_run(_from_ends, given), _by_rounds(_from_ends, given))
+            torch.testing.assert_close(
+                reaching.run(reaching.from_ends, given), _by_rounds(reaching.from_ends, given)
+            )
     assert {True, False} == set(passed)
 
 
@@ -164,13 +109,15 @@ def test_gradients_of_the_start_and_of_what_joins_in_every_round(
 ) -> None:
     """A path of as many edges as there are rounds begins at the start."""
     monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
-    given = _given(rounds, "sharp")
+    given = reaching.given(rounds, "sharp")
 
     def run(all_rounds: bool) -> list[Tensor]:
         leaves = [each.clone().requires_grad_() for each in (given[0], given[0], given[1])]
         first, always, edges = (
             dl.Distribution(each, symbols, exclusive=False, provenance="viterbi")
-            for each, symbols in zip(leaves, (NODES, NODES, EDGES), strict=True)
+            for each, symbols in zip(
+                leaves, (reaching.NODES, reaching.NODES, reaching.EDGES), strict=True
+            )
         )
         start, few = (dl.filter(each, lambda end: end < 8) for each in (first, always))
         roads = both_ways(edges)
@@ -178,12 +125,14 @@ def test_gradients_of_the_start_and_of_what_joins_in_every_round(
             if all_rounds:
                 patch.setattr(MaxProduct, "deferral", lambda *_: None)
             if keeps:
-                reached = dl.fixpoint(lambda n: dl.union(n, _ahead(n, roads)), start, rounds=rounds)
+                reached = dl.fixpoint(
+                    lambda n: dl.union(n, reaching.ahead(n, roads)), start, rounds=rounds
+                )
             else:
                 reached = dl.fixpoint(
-                    lambda n: dl.union(few, _ahead(n, roads)), start, rounds=rounds
+                    lambda n: dl.union(few, reaching.ahead(n, roads)), start, rounds=rounds
                 )
-            logs = _asked(reached, first).log_probs()
+            logs = reaching.asked(reached, first).log_probs()
         grads = torch.autograd.grad(logs.sum(), leaves, materialize_grads=True, allow_unused=True)
         return [logs.detach(), *grads]
 
@@ -194,7 +143,7 @@ def test_gradients_of_the_start_and_of_what_joins_in_every_round(
 
 def test_copies_that_begin_alike_are_followed_once(found: list[Any]) -> None:
     for _ in range(3):
-        _run(_symmetric, _given(1, "sharp"))
+        reaching.run(_symmetric, reaching.given(1, "sharp"))
     attempt = found[-1].attempts[0]
     views = 4  # of 16 nodes
     assert 1 <= len(attempt.row_of) / len(attempt.rows) < views
@@ -204,32 +153,32 @@ def test_one_row_of_partners_for_many_rows(
     found: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
-    given = _given(3, "any")
-    goals = torch.linspace(0.2, 0.9, len(NODES), dtype=torch.float64, requires_grad=True)
+    given = reaching.given(3, "any")
+    goals = torch.linspace(0.2, 0.9, len(reaching.NODES), dtype=torch.float64, requires_grad=True)
 
     def program(ends: dl.Distribution, edges: dl.Distribution) -> dl.Distribution:
         few = dl.filter(ends, lambda end: end < 8)
-        reached = dl.fixpoint(lambda n: dl.union(few, _ahead(n, edges)), few, rounds=7)
-        goal = dl.Distribution(goals, NODES, exclusive=False, provenance="viterbi")
-        answer = _asked(reached, goal)
+        reached = dl.fixpoint(lambda n: dl.union(few, reaching.ahead(n, edges)), few, rounds=7)
+        goal = dl.Distribution(goals, reaching.NODES, exclusive=False, provenance="viterbi")
+        answer = reaching.asked(reached, goal)
         passed.append(torch.autograd.grad(answer.log_probs().sum(), goals, retain_graph=True)[0])
         return answer
 
     passed: list[Tensor] = []
     for _ in range(3):
-        torch.testing.assert_close(_run(program, given), _by_rounds(program, given))
+        torch.testing.assert_close(reaching.run(program, given), _by_rounds(program, given))
         torch.testing.assert_close(passed[-2], passed[-1])
     assert any(each is not None for each in found)
 
 
 def test_second_derivatives(found: list[Any]) -> None:
-    ends, edges = _given(5, "any")
-    vector = torch.rand(len(EDGES), generator=torch.Generator().manual_seed(0)).double()
+    ends, edges = reaching.given(5, "any")
+    vector = torch.rand(len(reaching.EDGES), generator=torch.Generator().manual_seed(0)).double()
 
     def grad_of(edges: Tensor) -> Tensor:
-        where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
-        roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
-        loss = _from_ends(where, both_ways(roads)).probs().sum()
+        where = dl.Distribution(ends, reaching.NODES, exclusive=False, provenance="viterbi")
+        roads = dl.Distribution(edges, reaching.EDGES, exclusive=False, provenance="viterbi")
+        loss = reaching.from_ends(where, both_ways(roads)).probs().sum()
         return torch.autograd.grad(loss, edges, create_graph=True)[0] @ vector
 
     for _ in range(3):
@@ -245,13 +194,13 @@ def test_second_derivatives(found: list[Any]) -> None:
 def test_proofs_of_an_answer(kind: str, found: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """One path, although it is found in both directions."""
     monkeypatch.setattr(best_answers, "_SLACKS", (100.0,))
-    ends, edges = (each.requires_grad_() for each in _given(2, kind))
-    where = dl.Distribution(ends, NODES, exclusive=False, provenance="viterbi")
-    roads = dl.Distribution(edges, EDGES, exclusive=False, provenance="viterbi")
+    ends, edges = (each.requires_grad_() for each in reaching.given(2, kind))
+    where = dl.Distribution(ends, reaching.NODES, exclusive=False, provenance="viterbi")
+    roads = dl.Distribution(edges, reaching.EDGES, exclusive=False, provenance="viterbi")
     for _ in range(3):
         answer = _symmetric(where, both_ways(roads))
     assert found[-1] is not None
-    for row in range(ROWS):
+    for row in range(reaching.ROWS):
         (proof,) = answer.explain(True, row=row)
         assert proof.probability == pytest.approx(answer.probs()[row, 0].item(), rel=1e-5)
         product = np.prod([fact.probability for fact in proof.facts])
@@ -263,7 +212,7 @@ def test_equal_answers_share_a_gradient_and_one_is_explained(found: list[Any]) -
     where = dl.Distribution(ends, [0, 8, 9], exclusive=False, provenance="viterbi")
     roads = dl.Distribution(edges, [(0, 8), (0, 9)], exclusive=False, provenance="viterbi")
     for _ in range(3):
-        answer = _from_ends(where, both_ways(roads))
+        answer = reaching.from_ends(where, both_ways(roads))
     assert found[-1] is not None
     assert [fact.symbol for fact in answer.explain(True)[0].facts] == [0, 8, (0, 8)]
     (grad,) = torch.autograd.grad(answer.log_probs().sum(), edges)
@@ -275,9 +224,11 @@ def test_where_much_would_be_followed_all_numbers_are_looked_at(
     limit: str, found: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(best_answers, limit, 0.0)
-    given = _given(0, "likely")
+    given = reaching.given(0, "likely")
     for _ in range(3):
-        torch.testing.assert_close(_run(_from_ends, given), _by_rounds(_from_ends, given))
+        torch.testing.assert_close(
+            reaching.run(reaching.from_ends, given), _by_rounds(reaching.from_ends, given)
+        )
     assert found == [None] * len(found)
 
 
@@ -289,7 +240,7 @@ def test_a_checksum_that_is_the_same_by_chance(
         if constant:
             monkeypatch.setattr(best_answers, "_scrambled", lambda places, _: np.zeros(len(places)))
         for seed in range(4):
-            given = _given(seed, "any")
-            torch.testing.assert_close(_run(_directed, given), _by_rounds(_directed, given))
+            given = reaching.given(seed, "any")
+            torch.testing.assert_close(reaching.run(_directed, given), _by_rounds(_directed, given))
     assert found[0] is not None
     assert found[-4:] == [None] * 4
