@@ -232,6 +232,36 @@ def test_where_much_would_be_followed_all_numbers_are_looked_at(
     assert found == [None] * len(found)
 
 
+def test_a_class_reaches_the_best_partner_of_any_of_its_copies(found: list[Any]) -> None:
+    """A partner of one copy that another one doesn't have decides an answer."""
+    given = reaching.given(145, "sharp")
+    for _ in range(3):
+        answers = reaching.run(_directed, given)
+    assert found[-1] is not None
+    assert torch.equal(answers[0], _by_rounds(_directed, given)[0])
+
+
+def test_copies_begin_alike_with_the_same_numbers_at_the_same_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row, copy, places = (
+        np.array(each) for each in ([0, 0, 0, 0, 1], [0, 1, 1, 2, 2], [1, 1, 2, 1, 1])
+    )
+    logs = np.array([-0.5, -0.5, -0.25, -0.5, -0.5], dtype=np.float32)
+    classes = best_answers._Classes.by_start(row, copy, places, logs, (2, 4))
+    assert classes is not None
+    first, second, third = classes.of[0, :3]
+    assert first == third != second
+    assert classes.of[0, 3] == -1 and classes.of[1].tolist() == [-1, -1, 2, -1]
+    assert classes.rows.tolist() == [0, 0, 1]
+    monkeypatch.setattr(best_answers, "_scrambled", lambda places, _: np.zeros(len(places)))
+    for order in (
+        copy,
+        np.array([1, 0, 0, 2, 2]),
+    ):  # the second begins with all of the first, or less
+        assert best_answers._Classes.by_start(row, order, places, logs, (2, 4)) is None
+
+
 def test_a_checksum_that_is_the_same_by_chance(
     found: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
