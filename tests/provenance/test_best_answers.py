@@ -75,6 +75,40 @@ def test_answers_are_those_of_all_rounds(
         assert any(each is not None for each in found)
 
 
+def _best_path(ends: list[float], edges: list[float], steps: int) -> float:
+    """The best product of an end, at most so many edges and another end, in plain Python."""
+    ways = [(a, b, p) for (a, b), p in zip(reaching.EDGES, edges, strict=True)]
+    ways += [(b, a, p) for a, b, p in ways]
+    answer = 0.0
+    for first, begun in enumerate(ends):
+        reached = {first: begun}
+        for _ in range(steps):
+            further = dict(reached)
+            for a, b, p in ways:
+                if a in reached:
+                    further[b] = max(further.get(b, 0.0), reached[a] * p)
+            reached = further
+        answer = max([answer, *(p * ends[n] for n, p in reached.items() if n != first)])
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["any", "ties", "likely", "sharp"])
+@pytest.mark.parametrize("program", [_directed, _symmetric])
+def test_answers_are_those_of_plain_python(
+    program: reaching.Program, kind: str, found: list[Any]
+) -> None:
+    for seed in range(6):
+        probs = reaching.given(seed, kind)
+        logs, *gradients = reaching.run(program, probs)
+        ends, edges = (each.tolist() for each in probs)
+        wanted = [_best_path(*row, 9) for row in zip(ends, edges, strict=True)]
+        torch.testing.assert_close(logs[:, 0].exp(), torch.tensor(wanted).double())
+        # Each path has two ends: gradients of logarithms, times their factors, say how often.
+        counts = gradients[0] * probs[0]
+        torch.testing.assert_close(counts.sum(1), torch.full((reaching.ROWS,), 2.0).double())
+    assert any(each is not None for each in found)
+
+
 def test_some_rows_need_more_slack_and_some_all_rounds(found: list[Any]) -> None:
     for seed in range(8):
         reaching.run(_symmetric, reaching.given(seed, "sharp"))
